@@ -99,7 +99,9 @@ async fn timed_out_member_names_the_present_members_and_leaves() {
     let error = other.arrive_and_wait_within(secs(20)).await.unwrap_err();
     assert_eq!(start.elapsed(), secs(20));
     let text = error.to_string();
-    assert!(text.starts_with("timed out after 20s waiting at `phase`: 2 of 3 members arrived: "));
+    assert!(text.starts_with(
+        "timed out after 20s waiting at the barrier `phase`: only 2 of 3 members arrived: "
+    ));
     let Error::MembersMissing { arrived: 2, parties: 3, members, .. } = &error else { panic!() };
     assert!(members.len() == 2 && error.is_busy() && !error.is_transient());
     sleep(millis(1)).await;
@@ -293,7 +295,10 @@ async fn timed_out_leave_names_the_members_that_are_inside() {
     assert_eq!(start.elapsed(), secs(20));
     let text = error.to_string();
     assert!(
-        text.starts_with("timed out after 20s waiting to leave `phase`: 1 members are inside: "),
+        text.starts_with(
+            "timed out after 20s waiting to leave the barrier `phase`: 1 members have not left \
+             yet: "
+        ),
         "{text}"
     );
     assert!(error.is_busy() && !error.is_transient());

@@ -77,7 +77,10 @@ fn error_type_implements_common_traits() {
     fn boxed(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
         error.into()
     }
-    assert_eq!(boxed(Error::ShutDown).to_string(), "the client was shut down");
+    assert_eq!(
+        boxed(Error::ShutDown).to_string(),
+        "call rejected: this client was shut down; create another client"
+    );
 }
 
 #[test]

@@ -208,7 +208,10 @@ fn invalid_fence_is_an_error_and_writes_nothing() {
     for text in ["", "1e+15", "-1", "07", " 7", "7.0", "0x7", "x", "100000000000000000000"] {
         server.command(&["SET", FENCE, text]);
         let refusal = plain.refusal(&set(TOTAL, "16", 7)).to_string();
-        assert!(refusal.contains("the fence holds no token"), "{text:?}: {refusal}");
+        assert!(
+            refusal.contains("the value of the fence key is not a token"),
+            "{text:?}: {refusal}"
+        );
         assert_eq!(get(&server, FENCE), text);
     }
     assert_eq!(get(&server, TOTAL), "15");
@@ -364,7 +367,7 @@ async fn lost_token_counter_is_raised_above_tokens_of_receivers() {
     for odd in ["many", "9007199254740992"] {
         server.command(&["SET", COUNTER, odd]);
         let refused = raiser.raise_token(7).await.unwrap_err();
-        assert!(refused.to_string().contains("no counter of fencing tokens"), "{refused}");
+        assert!(refused.to_string().contains("not a counter of fencing tokens"), "{refused}");
         assert_eq!(get(&server, COUNTER), odd);
     }
 }

@@ -77,7 +77,7 @@ async fn error_names_the_codec_of_the_writer() {
     let error = text.get(&order()).await.unwrap_err();
     assert!(matches!(&error, Error::Codec { codec, .. } if codec == "Text"), "{error:?}");
     let shown = error.to_string();
-    assert!(shown.starts_with("cannot convert a value of `data` with Text: "), "{shown}");
+    assert!(shown.starts_with("cannot convert a value of `data` with codec Text: "), "{shown}");
     assert!(shown.ends_with("; the bytes look like Kryo5Text, so use that codec"), "{shown}");
     assert!(!error.is_transient() && !error.is_busy());
     // `insert` changes the value first, and then fails because it cannot convert the old value to

@@ -438,7 +438,8 @@ async fn error_keeps_its_source() {
     assert!(!lock.is_locked().await.unwrap());
     store.stall();
     let error = lock.holder().await.unwrap_err();
-    let output = "store unavailable for `door`: timed out after 3s";
+    let output = "Redis unavailable for `door`: timed out after 3s; the request may have been \
+                  executed";
     assert_eq!(error.to_string(), output);
     assert!(error.is_transient());
     assert_eq!(error.source().unwrap().to_string(), "timed out after 3s");
@@ -459,7 +460,8 @@ async fn grant_is_released_at_the_timeout_with_too_few_replicas() {
     let error = lock.acquire().await.unwrap_err();
     assert!(matches!(error, Error::NotReplicated { wanted: 2, got: 1, .. }), "{error:?}");
     assert!(error.is_transient() && !error.is_busy());
-    let output = "cannot acquire `door`: only 1 of 2 replicas acknowledged the grant in time";
+    let output = "cannot acquire `door`: only 1 of 2 required replicas acknowledged the \
+                  acquisition in time";
     assert!(error.to_string().starts_with(output), "{error}");
     assert!(begun.elapsed() >= secs(3) && begun.elapsed() < secs(3) + AT_ONCE);
     assert!(!lock.is_locked().await.unwrap());

@@ -87,7 +87,10 @@ async fn quorum_lock_is_unavailable_with_a_minority_of_servers() {
     setup.servers[..3].iter().for_each(MemoryStore::stall);
     let error = setup.lock().acquire_within(5 * SECOND).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-    assert!(error.to_string().contains("2 of 5 servers voted, and 3 must grant it"), "{error}");
+    assert!(
+        error.to_string().contains("only 2 of 5 servers voted, but 3 must grant the lock"),
+        "{error}"
+    );
     let error = setup.lock().try_acquire().await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
 }
@@ -438,5 +441,8 @@ async fn lock_held_at_a_minority_is_granted_and_at_a_majority_not() {
 #[test]
 fn quorum_without_a_server_is_refused() {
     let error = QuorumClient::of([]).unwrap_err();
-    assert_eq!(error.to_string(), "invalid URL: a quorum has no server; name three or five");
+    assert_eq!(
+        error.to_string(),
+        "invalid URL: the list of servers is empty; list three or five servers"
+    );
 }

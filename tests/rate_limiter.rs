@@ -282,7 +282,10 @@ async fn invalid_or_unset_rates_are_refused() {
     let short = limiter.set(Rate::per(1, Duration::from_micros(1))).await.unwrap_err();
     assert!(matches!(short, Error::Duration(_)), "{short}");
     let unset = limiter.acquire(1).await.unwrap_err();
-    assert_eq!(unset.to_string(), "rate of `api` not set; call set_if_absent");
+    assert_eq!(
+        unset.to_string(),
+        "cannot acquire permits of `api`: no rate is set; call set_if_absent"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -279,7 +279,10 @@ async fn error_names_a_rejecting_node_and_other_nodes_keep_working() {
     let findings = client.health().await.findings;
     let away = findings.iter().filter(|it| matches!(it.hazard, Hazard::NodeUnreachable { .. }));
     let remedies: Vec<_> = away.map(|it| it.hazard.remedy()).collect();
-    assert_eq!(remedies, ["create the user on that node as on the others"; 2], "{findings:?}");
+    assert_eq!(
+        remedies, ["create the user on that node, as on the other nodes"; 2],
+        "{findings:?}"
+    );
 
     // until the nodes accept the login
     with_user(&cluster);
@@ -1109,7 +1112,9 @@ async fn error_names_an_unassigned_slot_and_other_slots_keep_working() {
     let missed = Hazard::SlotsWithoutNode { slots: format!("slot {slot}") };
     assert!(health.findings.iter().any(|it| it.hazard == missed), "{health:?}");
     assert!(health.is_ready(), "all others can be had: {health:?}");
-    let words = format!("no node of the cluster serves slot {slot}; names there cannot be locked");
+    let words = format!(
+        "no node of the cluster serves slot {slot}, so names in these slots cannot be locked"
+    );
     assert_eq!(log.text().matches(&words).count(), 1, "{}", log.text());
 }
 

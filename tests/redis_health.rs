@@ -174,7 +174,7 @@ async fn primary_without_replicas_is_found_and_logged_each_time() {
             healed(&client, PATIENCE, "it has none", |health| has(health, is_it)).await;
             replica.start_again();
             healed(&client, PATIENCE, "it has one", |health| !has(health, is_it)).await;
-            let words = "no server can replace it";
+            let words = "no server can replace this primary";
             assert_eq!([warned(&log, words), over(&log, words)], [times, times], "{}", log.text());
         }
     }
@@ -193,10 +193,20 @@ async fn unprotected_primary_hazard_stays_raised_without_replicas() {
     healed(&client, PATIENCE, "it has none", |health| !has(health, is_it)).await;
     replica.start_again();
     healed(&client, PATIENCE, "it has one", |health| has(health, is_it)).await;
-    assert_eq!([warned(&log, "cut off"), over(&log, "cut off")], [1, 0], "{}", log.text());
+    assert_eq!(
+        [warned(&log, "cuts off this primary"), over(&log, "cuts off this primary")],
+        [1, 0],
+        "{}",
+        log.text()
+    );
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     healed(&client, PATIENCE, "it does not", |health| !has(health, is_it)).await;
-    assert_eq!([warned(&log, "cut off"), over(&log, "cut off")], [1, 1], "{}", log.text());
+    assert_eq!(
+        [warned(&log, "cuts off this primary"), over(&log, "cuts off this primary")],
+        [1, 1],
+        "{}",
+        log.text()
+    );
 }
 
 #[tokio::test]
@@ -210,7 +220,8 @@ async fn missing_replicas_are_found_and_logged() {
     assert!(matches!(refused, leasehold::Error::NotReplicated { .. }), "{refused}");
     let text = log.text();
     let taken_back = |it: &&str| {
-        it.contains("WARN") && it.contains("grant released: too few replicas acknowledged it")
+        it.contains("WARN")
+            && it.contains("acquisition undone: too few replicas sent an acknowledgement in time")
     };
     assert_eq!(text.lines().filter(taken_back).count(), 1, "{text}");
 
@@ -361,14 +372,19 @@ async fn sentinels_without_a_primary_are_logged() {
     let misspelt = redis.url().replace("mymaster", "yours");
     for (url, password, words, cause) in [
         (redis.url(), "wrong", "sentinel rejected this client", "check sentinel_password"),
-        (misspelt, "eyes", "did not name the primary", "does not watch a primary `yours`"),
+        (
+            misspelt,
+            "eyes",
+            "returned no address of the primary",
+            "does not watch a primary named `yours`",
+        ),
     ] {
         let (log, _logged) = Log::begin();
         let client = Client::builder().sentinel_password(password).connect_lazy(&url).unwrap();
         let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
         let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
         assert!(health.obstacle.as_ref().is_some_and(|it| it.contains(cause)), "{health:?}");
-        let hazard = "no sentinel names the primary";
+        let hazard = "no sentinel returned the address of the primary";
         let reported = (warned_of(&log, words), warned_of(&log, cause), warned_of(&log, hazard));
         assert_eq!((reported.0, reported.2), (3, 1), "{}", log.text());
         assert!(reported.1 >= 3, "{}", log.text());

@@ -96,7 +96,7 @@ async fn old_server_refuses_a_ttl() {
         Ok(before) => assert_eq!(before, Some(6)),
         Err(error) => {
             assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-            assert!(error.to_string().contains("use Redis 7.4 or Valkey 9"), "{error}");
+            assert!(error.to_string().contains("use Redis 7.4, Valkey 9 or newer"), "{error}");
             assert_eq!(orders.get(&order()).await.unwrap(), Some(6));
             // A rejected change leaves no idempotency key.
             assert_eq!(keys(&redis).len(), 2, "{:?}", keys(&redis));

@@ -421,9 +421,10 @@ async fn error_says_that_replicas_cannot_be_counted() {
     master.stop();
     let refused = within(secs(20), "it is reported", task).await.unwrap().unwrap_err();
     let Error::Unavailable { reason, .. } = &refused else { panic!("{refused:?}") };
-    assert!(
-        reason.starts_with("the grant was released, because its replicas could not be counted: ")
-    );
+    assert!(reason.starts_with(
+        "the acquisition was undone, because the server did not report how many replicas \
+         acknowledged it: "
+    ));
     assert!(refused.is_transient());
 }
 

@@ -346,7 +346,7 @@ async fn denied_semaphore_user_changes_nothing() {
     let narrow = with_acl(&redis, "narrow", &["+@all", "&*", "~pool"]).await;
     let error = narrow.semaphore("pool").unwrap().acquire(1).await.unwrap_err();
     assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
-    let needs = "the request needs the keys `pool`, `leasehold_semaphore:{pool}`, \
+    let needs = "the request needs permissions for the keys `pool`, `leasehold_semaphore:{pool}`, \
         `leasehold_semaphore__withdrawn:{pool}`, `leasehold_semaphore__patient:{pool}`; \
         see the ACL page of the guide";
     assert!(error.to_string().contains(needs), "{error}");

@@ -593,7 +593,7 @@ async fn error_names_a_primary_that_the_sentinels_do_not_know() {
     let redis = Sentinels::options().replicas(0).sentinels(2).start();
     let url = redis.url().replace("mymaster", "yours");
     let (words, lasting) = refusal(Client::builder(), &url).await;
-    assert!(words.contains("it does not watch a primary `yours`"), "{words}");
+    assert!(words.contains("this sentinel does not watch a primary named `yours`"), "{words}");
     assert!(redis.addresses().iter().all(|it| words.contains(it)) && lasting, "{words}");
 }
 

@@ -472,6 +472,6 @@ async fn error_names_the_connect_failure_once() {
     let client = builder().connect_lazy(&away.url()).unwrap();
     let error = client.lock("door").unwrap().acquire_within(ms(800)).await.unwrap_err();
     let output =
-        format!("store unavailable for `door`: cannot connect to 127.0.0.1:{}: ", away.port());
+        format!("Redis unavailable for `door`: cannot connect to 127.0.0.1:{}: ", away.port());
     assert!(error.to_string().starts_with(&output), "{error}");
 }

@@ -142,7 +142,8 @@ async fn documented_permissions_suffice_for_fenced_locks() {
         as_user(&redis, "leasehold").await.fenced_lock("app:door").unwrap().acquire().await;
     let refused = refused.unwrap_err();
     assert!(matches!(refused, Error::Forbidden { .. }), "{refused:?}");
-    let needs = "the request needs the keys `app:door`, `redisson_lock_token:{app:door}`";
+    let needs = "the request needs permissions for the keys `app:door`, \
+                 `redisson_lock_token:{app:door}`";
     assert!(refused.to_string().contains(needs), "{refused}");
     follow(&redis, fenced);
     redis.command(&["ACL", "LOG", "RESET"]);

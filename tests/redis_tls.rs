@@ -178,7 +178,7 @@ async fn web_server_is_a_permanent_connect_failure() {
         assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
     });
-    says(&lasting_refusal(Client::builder(), &url).await, "it may be a web server");
+    says(&lasting_refusal(Client::builder(), &url).await, "the port may belong to a web server");
 }
 
 #[tokio::test(flavor = "multi_thread")]

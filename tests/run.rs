@@ -491,7 +491,10 @@ mod lost {
     async fn run_returns_the_loss_when_its_work_was_cancelled() {
         let world = World::new();
         let ran = world.lock.clone().lease(secs(1)).run(async |_held| pending::<u8>().await).await;
-        assert_eq!(ran.unwrap_err().to_string(), "hold of `job` ended: its lease ended");
+        assert_eq!(
+            ran.unwrap_err().to_string(),
+            "hold of `job` ended: the lease ended without a renewal; check the result of the work"
+        );
     }
 
     #[tokio::test(start_paused = true)]

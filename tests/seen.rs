@@ -249,7 +249,7 @@ async fn hold_in_doubt_is_logged_once_for_each_outage() {
         // given renewals that fail repeatedly
         world.store.fail("LOADING");
         sleep(secs(20)).await;
-        let doubts = notes.of("hold in doubt");
+        let doubts = notes.of("renewal of this hold failed");
         assert_eq!(doubts.len(), times, "{doubts:?}");
         doubts[0].is_about(&guard);
         let failing = notes.of("renewals failed").pop().unwrap();

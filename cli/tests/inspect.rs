@@ -64,7 +64,7 @@ fn show_marks_a_lock_without_a_lease() {
         (&shown["holders"][0]["count"], &shown["holders"][0]["lease_ms"]),
         (&2.into(), &Value::Null)
     );
-    assert_eq!(texts(&shown["odd"]), ["held without an end"]);
+    assert_eq!(texts(&shown["odd"]), ["hold never expires"]);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn list_shows_every_object_without_the_keys_command() {
     assert!(
         ended
             .out
-            .starts_with(&format!("lock:0000\tlock\t{OWNER}, without an end\t0 waiters\todd: "))
+            .starts_with(&format!("lock:0000\tlock\t{OWNER}, lease never ends\t0 waiters\todd: "))
     );
     let calls = redis.calls().since(&before).to_string();
     assert!(calls.contains("scan: ") && !calls.contains("keys: "), "{calls}");

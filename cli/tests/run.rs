@@ -457,7 +457,7 @@ fn as_many_commands_run_as_there_are_permits() {
     assert!(third.err.contains("all 2 permits are held"), "{}", third.err);
     let other = shell(&redis, &["--permits", "3", "-n"], "true").ended();
     assert_eq!(other.code, 65);
-    assert!(other.err.contains("it has 2 permits, not 3"), "{}", other.err);
+    assert!(other.err.contains("the semaphore has 2 permits, not 3"), "{}", other.err);
     holders.iter().for_each(|it| it.write("\n"));
     assert!(holders.into_iter().all(|it| it.ended().code == 0));
     assert_eq!(redis.command(&["GET", "door"]).text(), "2");
@@ -572,7 +572,11 @@ fn command_runs_on_one_of_ten_machines_in_each_period() {
     codes.sort_unstable();
     assert_eq!(codes, [3, 75, 75, 75, 75, 75, 75, 75, 75, 75], "a failed command counts");
     let late = ended.iter().find(|it| it.code == 75).unwrap();
-    assert!(late.err.contains("it has started in this period; retry in "), "{}", late.err);
+    assert!(
+        late.err.contains("the command has already started in this period; retry in "),
+        "{}",
+        late.err
+    );
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
     // In the next period, the command runs again.
     eventually("the period ends", SOON, || shell(&redis, once, text).ended().code == 3);

@@ -182,7 +182,13 @@ fn forced_release_keeps_a_hold_granted_after_the_question() {
     process.write("y\n");
     let ended = process.ended();
     assert_eq!(ended.code, 1, "{}", ended.out);
-    assert!(ended.out.contains("released meanwhile; look again"), "{}", ended.out);
+    assert!(
+        ended.out.contains(
+            "the holders released the lock meanwhile; use `leasehold show` to see the present ones"
+        ),
+        "{}",
+        ended.out
+    );
     assert_eq!(redis.command(&["HGET", "door", OTHER]).text(), "1");
 }
 
@@ -193,7 +199,7 @@ fn forced_release_of_permits_returns_65() {
     redis.command(&["ZADD", "{pool}:timeout", "9000000000000", "0123456789abcdef"]);
     let ended = leasehold(&redis, &["unlock", "--force", "--yes", "pool"]).ended();
     assert_eq!(ended.code, 65);
-    assert!(ended.err.contains("its kind is expirable semaphore"), "{}", ended.err);
+    assert!(ended.err.contains("the object is of the kind expirable semaphore"), "{}", ended.err);
 }
 
 #[test]
@@ -279,7 +285,13 @@ fn unlock_and_renew_of_a_read_write_lock_require_a_side() {
     for words in [&["unlock", "door", &token][..], &["renew", "--ttl", "1h", "door", &token]] {
         let ended = leasehold(&redis, words).ended();
         assert_eq!(ended.code, 65, "{}", ended.err);
-        assert!(ended.err.contains("it is a read-write lock; give -s or -x"), "{}", ended.err);
+        assert!(
+            ended.err.contains(
+                "the name is a read-write lock; add -s for its read lock, or -x for its write lock"
+            ),
+            "{}",
+            ended.err
+        );
     }
     assert_eq!(leasehold(&redis, &["unlock", "-s", "door", &token]).ended().code, 0);
     assert_eq!(leasehold(&redis, &["show", "door"]).ended().code, 1);

@@ -125,7 +125,7 @@ fn ui_state_shows_holds_waiters_and_changes() {
     let door = row(&state, "door").unwrap();
     assert_eq!((&door["held"], &door["holders"][0]["exact"]), (&1.into(), &true.into()));
     let odd = &row(&state, "legacy").unwrap()["odd"];
-    assert_eq!(odd[0], "held without an end");
+    assert_eq!(odd[0], "hold never expires");
     assert!(row(&state, "page").is_none(), "data of another program");
     let granted = |state: &Value| state["events"].to_string().contains("granted");
     assert!(granted(&state) && state["lost"] == 0, "{state}");
@@ -227,7 +227,13 @@ fn ui_force_releases_only_the_owners_that_the_page_showed() {
     eventually("it is seen", SOON, || ui.state()["held"] == 1);
     let old = ui.force(&format!(r#"{{"name":"door","owners":["{OTHER}"]}}"#), &[]);
     assert_eq!(old.status, 409, "{old:?}");
-    assert!(old.body.contains("released meanwhile; look again"), "{}", old.body);
+    assert!(
+        old.body.contains(
+            "the holders released the lock meanwhile; use `leasehold show` to see the present ones"
+        ),
+        "{}",
+        old.body
+    );
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1);
 
     let waiting = leasehold(&redis, &["run", "door", "true"]);

@@ -226,7 +226,7 @@ fn invalid_or_full_token_counter_rejects_every_acquisition() {
     for side in [both.java.thread("T1").fenced(), both.rust.thread("T1").fenced()] {
         let refused = side.lock("door");
         let failure = refused.failure().expect("there is no token");
-        let reported = ["not an integer", "no counter of fencing tokens"];
+        let reported = ["not an integer", "not a counter of fencing tokens"];
         assert!(reported.iter().any(|words| failure.message.contains(words)), "{failure:?}");
         assert!(!side.is_locked("door").is_true());
     }

@@ -156,7 +156,7 @@ impl fmt::Display for Failure {
             Self::Unanswered(cause) => write!(f, "no reply: {}", in_words(&**cause)),
             Self::Unreachable(cause) => write!(f, "unreachable: {}", in_words(&**cause)),
             Self::Unreadable(what) => write!(f, "unexpected reply: {what}"),
-            Self::WrongType { found } => write!(f, "the key is a {found}"),
+            Self::WrongType { found } => write!(f, "the Redis key is a {found}"),
             Self::Failed(words) => write!(f, "failed in part: {words}"),
             Self::Unsupported(what) => f.write_str(what),
         }

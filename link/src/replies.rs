@@ -71,7 +71,7 @@ fn behind_its_place(text: &str) -> Option<&str> {
 
 /// The remedy for keys in different slots of a cluster.
 const ONE_SLOT: &str = "in a cluster, all keys of a request must be in one slot; put the name of \
-     the lock in braces, such as `{orders:42}:total` for `orders:42`";
+                        the lock into braces, such as `{orders:42}:total` for `orders:42`";
 
 /// Returns the text of any reply, to log it or to search it.
 pub fn into_text(reply: &Value) -> String {

@@ -211,12 +211,14 @@ fn of_class(class: u8, bytes: &[u8]) -> Result<&[u8], CodecError> {
         [first, rest @ ..] if *first == class => Ok(rest),
         [0] => Err(CodecError::new("the value is null")),
         [] => Err(broken()),
-        [first, ..] => Err(CodecError::new(format!("the bytes are of class {first}, not {class}"))),
+        [first, ..] => Err(CodecError::new(format!(
+            "the bytes have the Kryo class number {first}, not {class}"
+        ))),
     }
 }
 
 fn broken() -> CodecError {
-    CodecError::new("the bytes are not of Kryo5Codec")
+    CodecError::new("the bytes were not written by Kryo5Codec")
 }
 
 #[cfg(test)]
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn kryo_codec_refuses_a_value_of_another_class() {
         let error = Codec::<i64>::decode(&Kryo5Text, &[2, 0x54]).unwrap_err();
-        assert_eq!(error.to_string(), "the bytes are of class 2, not 9");
+        assert_eq!(error.to_string(), "the bytes have the Kryo class number 2, not 9");
         let null = Codec::<String>::decode(&Kryo5Text, &[0]).unwrap_err();
         assert_eq!(null.to_string(), "the value is null");
         for odd in [&[3, 0xff][..], &[3, 0x81, 0], &[3, 0x82, 0xff], &[3, 0x80], &[3, 0x83, 0xe0]] {

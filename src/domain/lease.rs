@@ -64,11 +64,11 @@ pub(crate) fn checked(
 /// use std::time::Duration;
 /// let lock = leasehold::Client::in_memory().lock("orders:42").unwrap().ttl(Duration::ZERO);
 /// let refused = lock.acquire().await.unwrap_err();
-/// assert_eq!(refused.to_string(), "invalid `ttl`: 0ns is not allowed; it must be at least 1 ms");
+/// assert_eq!(refused.to_string(), "invalid `ttl`: 0ns is not allowed; use at least 1 ms");
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("invalid `{setting}`: {given:?} is not allowed; it must be {rule}")]
+#[error("invalid `{setting}`: {given:?} is not allowed; use {rule}")]
 pub struct InvalidDuration {
     pub(crate) setting: &'static str,
     pub(crate) given: Duration,

@@ -99,10 +99,11 @@ impl fmt::Display for PermitId {
 ///
 /// ```
 /// let refused = leasehold::PermitId::new("1234").unwrap_err();
-/// assert_eq!(refused.to_string(), "the id of a permit has 32 hex digits, this text has 4 bytes");
+/// let text = "the id of a permit has 32 hex digits, but this text has 4 bytes";
+/// assert_eq!(refused.to_string(), text);
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the id of a permit has 32 hex digits, this text has {bytes} bytes")]
+#[error("the id of a permit has 32 hex digits, but this text has {bytes} bytes")]
 pub struct InvalidPermitId {
     bytes: usize,
 }

@@ -290,7 +290,7 @@ impl Hold {
         let first = !std::mem::replace(&mut self.state.lock().doubted, true);
         if first {
             tracing::debug!(target: "leasehold", lock = %self.name(), owner = %self.grant.claim.owner,
-                "hold in doubt: renewal failed, retrying until the lease ends");
+                "renewal of this hold failed: retrying until the lease ends");
         }
     }
 

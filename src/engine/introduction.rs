@@ -58,7 +58,7 @@ pub(super) async fn introduce(
             Ok(()) => due_at = now + RESTS / 3,
             Err(Failure::Refused { code, message, .. }) if code == "NOPERM" => {
                 tracing::warn!(target: "leasehold", %message,
-                    "client info not published: the user lacks a permission");
+                    "client info not published: the Redis user lacks a permission");
                 return;
             }
             Err(failure) => {

@@ -87,10 +87,11 @@ use self::{
 use crate::store::redis::memory::MemoryStore;
 use crate::{
     domain::{
-        Claim, ClientInfo, Failure, ForcedRelease, Health, Holder, Identity, LogThrottle, Name,
-        Object, Outcome, Owner, ReleaseMode, ReleaseReply, Renewal, Stats, WaiterRecord,
+        Claim, ClientInfo, Failure, ForcedRelease, Health, Holder, Identity, LogThrottle,
+        LostReason, Name, Object, Outcome, Owner, ReleaseMode, ReleaseReply, Renewal, Stats,
+        WaiterRecord,
     },
-    error::Error,
+    error::{Error, MAY_HAVE_HAPPENED},
     metrics,
     store::{Event, RECEIPT_RESTS, RedisStore, Subscriber, audit, client_info},
 };
@@ -373,7 +374,7 @@ impl Engine {
         match outcomes.as_slice() {
             [Outcome::Renewed] => Ok(true),
             [Outcome::NotOurs] => Ok(false),
-            _ => Err(Error::silent(name, "too few replies".into())),
+            _ => Err(Error::silent(name, "the server sent fewer replies than requests".into())),
         }
     }
 
@@ -416,7 +417,7 @@ impl Engine {
             && !reason.contains(&obstacle.obstacle())
         {
             // The reason explains more than the missing reply.
-            *reason = obstacle.obstacle();
+            *reason = obstacle.obstacle() + MAY_HAVE_HAPPENED;
         }
         error
     }
@@ -434,7 +435,7 @@ impl Engine {
             Err(_) => None,
         };
         let obstacle = match &looked {
-            _ if self.core.open.is_closed() => Some(Error::ShutDown.to_string()),
+            _ if self.core.open.is_closed() => Some(LostReason::ShutDown.to_string()),
             Ok(about) => about.obstacle(),
             Err(failure) => Some(failure.to_string()),
         };

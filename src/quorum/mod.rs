@@ -179,7 +179,7 @@ impl QuorumClient {
 }
 
 fn none() -> Error {
-    Error::Url("a quorum has no server; name three or five".into())
+    Error::Url("the list of servers is empty; list three or five servers".into())
 }
 
 /// A lock that a majority of independent servers grants: see [`QuorumClient`].

@@ -301,9 +301,13 @@ impl Count {
     /// Returns why fewer than `need` servers voted.
     fn too_few(&self, need: usize, of: usize) -> String {
         let Self { voted, young, errors, .. } = self;
-        let mut reason = format!("{voted} of {of} servers voted, and {need} must grant it");
+        let mut reason =
+            format!("only {voted} of {of} servers voted, but {need} must grant the lock");
         if *young > 0 {
-            reason += &format!("; {young} have had data for less than a lease");
+            reason += &format!(
+                "; {young} servers are new or lost their data less than one lease ago, so their \
+                 votes do not count"
+            );
         }
         if let Some(error) = errors.first() {
             reason += &format!("; {error}");

@@ -44,7 +44,7 @@ async fn timeout_error_says_that_this_client_holds_the_lock() {
     assert!(matches!(timed_out, Error::TimedOut { by_this_client: true, .. }), "{timed_out}");
     let text = timed_out.to_string();
     let output = format!(
-        "timed out after 5s waiting for `door`: held by this client itself, `{}`",
+        "timed out after 5s waiting for `door`: held by another guard of this client, `{}`",
         guard.owner()
     );
     assert!(text.starts_with(&output), "{text}");

@@ -99,9 +99,9 @@ fn failed_writes(report: &ServerReport) -> Option<Finding> {
     let names = ["aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"];
     let failed =
         names.into_iter().find(|name| report.info.get(*name).is_some_and(|it| it != "ok"))?;
-    let text = format!("{failed} is not ok: the server may reject writes");
+    let text = format!("the server reports a failure in {failed}, and may reject writes");
     let finding = Finding::new(Error, "persistence", &report.server, text);
-    Some(finding.remedy("check its disk and its log"))
+    Some(finding.remedy("check the disk and the log of the server"))
 }
 
 fn connections(report: &ServerReport) -> Vec<Finding> {
@@ -184,8 +184,13 @@ pub(super) fn of_clients(reports: &[ServerReport]) -> Option<Finding> {
         (true, _) => None,
         (false, 0 | 1) => Some(Finding::new(Note, "clients", "connections", text)),
         (false, _) => Some(
-            Finding::new(Warning, "clients", "connections", format!("several Redissons: {text}"))
-                .remedy("run one version of Redisson: their fair locks differ"),
+            Finding::new(
+                Warning,
+                "clients",
+                "connections",
+                format!("several versions of Redisson: {text}"),
+            )
+            .remedy("run one version of Redisson: their fair locks differ"),
         ),
     }
 }

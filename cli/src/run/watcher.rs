@@ -73,8 +73,8 @@ impl Watcher {
         if let Err(error) = input.write_all(line.as_bytes()) {
             self.is_reachable = false;
             say(&format!(
-                "watch command: {error}; if this process is killed, descendants of the command \
-                 may survive it"
+                "watch command: {error}; if this process is killed, descendants of the command may \
+                 continue to run"
             ));
         }
     }
@@ -83,7 +83,7 @@ impl Watcher {
     pub(super) fn end(&mut self) {
         let ended = self.child.kill().and_then(|()| self.child.wait());
         if let Err(error) = ended {
-            say(&format!("end watcher: {error}; check the processes of this user"));
+            say(&format!("stop watcher: {error}; check the processes of this user"));
         }
     }
 }

@@ -25,7 +25,7 @@ const LINGERS: Duration = Duration::from_secs(30);
 /// The time over which rates are averaged.
 const AVERAGED: f64 = 10.0;
 
-const NOT_RENEWED: &str = "ends soon, not renewed";
+const NOT_RENEWED: &str = "lease ends soon, not renewed";
 
 /// What one read found about an object.
 #[derive(Clone, Debug)]
@@ -665,7 +665,7 @@ mod tests {
             table.update(&seen, secs(0));
             table.count(&seen);
         }
-        let odd = Seen { odd: vec!["held without an end"], ..held("odd", &[("a", None)]) };
+        let odd = Seen { odd: vec!["hold never expires"], ..held("odd", &[("a", None)]) };
         let contended = Seen { subscribers: 9, ..held("contended", &[("a", Some(30))]) };
         let wide: Vec<_> = (0..5 * SHOWN).map(|it| (it.to_string(), None)).collect();
         let crowd = Seen { subscribers: 1, holders: wide, ..held("crowd", &[]) };

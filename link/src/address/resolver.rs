@@ -108,7 +108,7 @@ impl fmt::Debug for Resolver {
 /// one address rejects the connection, or has not replied for `HEAD_START`. For this reason, a
 /// silent address does not block the others.
 async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut refusal = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    let mut refusal = io::Error::new(ErrorKind::NotFound, "the host name has no address");
     let (mut tried, mut left) = (FuturesUnordered::new(), addresses.into_iter());
     loop {
         tried.extend(left.next().map(TcpStream::connect));
@@ -192,7 +192,7 @@ mod tests {
         let refused = first_of(vec![closed(), closed()]).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let no_address = first_of(vec![]).await.unwrap_err();
-        assert_eq!(no_address.to_string(), "the name has no address");
+        assert_eq!(no_address.to_string(), "the host name has no address");
     }
 
     /// Formerly, each attempt that timed out left a blocked thread behind, until the runtime had no

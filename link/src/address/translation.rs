@@ -43,7 +43,7 @@ impl Translation {
         read(&translated, tls).ok_or_else(|| {
             let (made, announced) = (shown(&translated), shown(&announced.to_string()));
             ConnectFailure::lasting(format!(
-                "translate_addresses returned `{made}` for `{announced}`; it must return host:port"
+                "translate_addresses returned `{made}` for `{announced}`; return host:port"
             ))
         })
     }

@@ -328,7 +328,7 @@ impl Dialer {
 /// The failure if two servers call themselves primaries: the client cannot know which one is right.
 fn two(one: &Dialled, other: &Dialled) -> ConnectFailure {
     ConnectFailure::passing(format!(
-        "{} and {} are both primaries; demote one of them, or use only one",
+        "{} and {} are both primaries; demote one of them, or use only one address",
         one.address, other.address
     ))
 }

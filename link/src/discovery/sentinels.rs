@@ -279,9 +279,9 @@ impl Sentinels {
         let master = shown(&self.watched.master);
         match is_listed {
             true => tracing::warn!(target: "leasehold",
-                server = %sentinel, master, %cause, "sentinel did not name the primary"),
+                server = %sentinel, master, %cause, "sentinel returned no address of the primary"),
             false => tracing::debug!(target: "leasehold",
-                server = %sentinel, master, %cause, "sentinel did not name the primary"),
+                server = %sentinel, master, %cause, "sentinel returned no address of the primary"),
         }
         self.log_hazard();
     }
@@ -375,7 +375,7 @@ impl Sentinels {
             wire.confirm(cmd("SUBSCRIBE").arg("+switch-master"), PushKind::Subscribe).await;
         if let Value::ServerError(error) = subscribed.map_err(|_| gone())? {
             tracing::debug!(target: "leasehold", failure = %error,
-                "sentinel rejected the subscription: polling it every second");
+                "sentinel rejected the subscription: polling this sentinel every second");
         }
         Ok(())
     }
@@ -433,7 +433,9 @@ impl Sentinels {
         let called = shown(&self.watched.master);
         let (host, port) = match place {
             Value::Nil => {
-                let words = format!("it does not watch a primary `{called}`; see SENTINEL MASTERS");
+                let words = format!(
+                    "this sentinel does not watch a primary named `{called}`; see SENTINEL MASTERS"
+                );
                 return Err(ConnectFailure::lasting(words));
             }
             Value::ServerError(error) => return Err(ConnectFailure::of_refusal(error)),
@@ -444,7 +446,9 @@ impl Sentinels {
             _ => (None, None),
         };
         let (host, port) = host.zip(port).and_then(readable).ok_or_else(|| {
-            ConnectFailure::passing(format!("it returned no valid address of `{called}`"))
+            ConnectFailure::passing(format!(
+                "this sentinel returned no valid address of `{called}`"
+            ))
         })?;
         let epoch = fact(master, "config-epoch").and_then(|it| it.parse().ok()).unwrap_or(0);
         let tls = self.watched.tls;

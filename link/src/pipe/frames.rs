@@ -125,7 +125,7 @@ impl Scan {
         match &rest[end..] {
             [b'\r', b'\n', ..] => Ok(Some(&rest[..end])),
             [b'\r'] => Ok(None),
-            _ => Err("a line does not end with CR LF".into()),
+            _ => Err("a line of the reply does not end with CR LF".into()),
         }
     }
 
@@ -160,8 +160,8 @@ const KINDS: &[u8] = b":+-_#,($=!*~>%|";
 fn foreign_kind(byte: u8) -> String {
     match byte {
         // The first byte of a TLS alert, and of a TLS handshake.
-        0x15 | 0x16 => "it uses TLS".into(),
-        b'H' | b'<' => "it may be a web server".into(),
+        0x15 | 0x16 => "the port uses TLS".into(),
+        b'H' | b'<' => "the port may belong to a web server".into(),
         byte => format!("a reply begins with {:?}", char::from(byte)),
     }
 }

@@ -290,7 +290,7 @@ impl Wire {
         let mut sort = |frame| {
             match frame {
                 Frame::PassedOver(bytes) => tracing::debug!(target: "leasehold", bytes,
-                    "message skipped: too long"),
+                    "pub/sub message skipped: too long"),
                 Frame::Value(Value::Push { kind, data }) => {
                     answered.extend(outbox.confirmed(&kind, &data)?);
                     pushes.push(PushInfo { kind, data });

@@ -51,9 +51,9 @@ pub(crate) fn must_be_primary(about: &About) -> Result<(), ConnectFailure> {
         Some(Role::ClusterNode) => {
             Err(ConnectFailure::lasting("this server is a node of a cluster"))
         }
-        None => {
-            Err(ConnectFailure::passing("this server does not report whether it is the primary"))
-        }
+        None => Err(ConnectFailure::passing(
+            "this server does not report its role; grant the user the command INFO",
+        )),
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) async fn greet(
     Some(match wire.call(&greeting).await.ok()? {
         Value::ServerError(error) => Err(ConnectFailure::of_greeting(&error, has_secret)),
         Value::Map(facts) if protocol(&facts) == Some(3) => Ok(facts),
-        _ => Err(ConnectFailure::not_redis("it does not reply to HELLO as Redis does")),
+        _ => Err(ConnectFailure::not_redis("the reply to HELLO is not that of Redis")),
     })
 }
 

@@ -362,7 +362,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         let dialer = self.dialer(at).map_err(Failure::unreachable)?;
         let mut snapshot = self.snapshot.lock();
         let Some(snapshot) = snapshot.as_mut() else {
-            return Err(Failure::unreachable("no topology"));
+            return Err(Failure::unreachable("no topology: the client was closed"));
         };
         // Another task may have made the node meanwhile.
         if let Some(node) = known(snapshot) {
@@ -391,7 +391,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
     /// Drops a node that is no longer a primary.
     fn retire(&self, at: &HostPort, node: &Node<T>) {
         tracing::debug!(target: "leasehold", server = address_shown(at),
-            "cluster node left: it is no longer a primary");
+            "cluster node dropped: the node no longer serves slots");
         self.leave(node);
     }
 

@@ -306,7 +306,9 @@ fn questions() -> [Cmd; 3] {
 fn read(replies: &[Value], at: &HostPort, alone: bool) -> NodeReply {
     let unavailability = |failure: &Failure| unavailability(at, failure, alone);
     let [slots, nodes, channels] = replies else {
-        return Err(unavailability(&Failure::Unreadable("too few replies".into())));
+        return Err(unavailability(&Failure::Unreadable(
+            "the server sent fewer replies than requests".into(),
+        )));
     };
     let map = SlotMap::read(slots, nodes, at).map_err(|failure| unavailability(&failure))?;
     let channels = match channels {

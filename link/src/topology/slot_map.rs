@@ -237,9 +237,9 @@ pub(super) struct UnreachablePrimary {
 /// node.
 pub(super) fn why_down(lost: &[String]) -> String {
     match lost.is_empty() {
-        true => "the node that reports this reaches too few other nodes".into(),
+        true => "the node that sent this reply reaches too few other nodes".into(),
         false => format!(
-            "no node of {} is reachable; a cluster rejects all names meanwhile if \
+            "no node of {} is reachable; meanwhile, the cluster rejects all names if \
              cluster-require-full-coverage is yes, or if most primaries are unreachable",
             lost.join(", ")
         ),

@@ -190,7 +190,7 @@ pub(super) fn log_detected(Finding { server, hazard }: &Finding) {
     let remedy = hazard.remedy();
     match hazard {
         Hazard::ChecksDenied { .. } => tracing::debug!(target: "leasehold",
-            server, %hazard, remedy, "server checks denied"),
+            server, %hazard, remedy, "server checks denied by the ACL"),
         _ => {
             tracing::warn!(target: "leasehold", server, %hazard, remedy, "deployment hazard detected");
         }

@@ -69,9 +69,9 @@ impl Engine {
         };
         match due {
             Some(times) => tracing::warn!(target: "leasehold", %lock, %owner, %error, times,
-                "grant released: too few replicas acknowledged it"),
+                "acquisition undone: too few replicas sent an acknowledgement in time"),
             None => tracing::debug!(target: "leasehold", %lock, %owner, %error,
-                "grant released: too few replicas acknowledged it"),
+                "acquisition undone: too few replicas sent an acknowledgement in time"),
         }
     }
 
@@ -101,8 +101,10 @@ impl Engine {
 /// Adds to an `Unavailable` error that the grant was released.
 fn not_requested(mut error: Error) -> Error {
     if let Error::Unavailable { reason, .. } = &mut error {
-        *reason =
-            format!("the grant was released, because its replicas could not be counted: {reason}");
+        *reason = format!(
+            "the acquisition was undone, because the server did not report how many replicas \
+             acknowledged it: {reason}"
+        );
     }
     error
 }

@@ -99,7 +99,7 @@ async fn complete(
 async fn long_unused(core: &Core) -> Failure {
     drop(core.used.acquire().await);
     sleep(LATEST).await;
-    Failure::unanswered("the client was dropped before the store replied")
+    Failure::unanswered("the client was dropped before Redis replied")
 }
 
 /// Retries a release of permits without a lease for as long as the client is in use.

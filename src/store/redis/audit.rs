@@ -45,7 +45,7 @@ async fn call(store: &RedisStore, command: &Cmd) -> Reply<Value> {
 fn naming_the_key(failure: Failure) -> Failure {
     match failure {
         Failure::Refused { code, message, command } => {
-            let message = format!("{message}: the key is {FORCED}");
+            let message = format!("{message}; the key of this request is {FORCED}");
             Failure::Refused { code, message, command }
         }
         other => other,

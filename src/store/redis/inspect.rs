@@ -256,7 +256,10 @@ async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
     let name = found.name.clone();
     let holders = keys::holders(&name);
     if is_too_large(store, &name, &holders).await? {
-        return Err(replies::refused("ERR", &format!("{holders} is too large to be read")));
+        return Err(replies::refused(
+            "ERR",
+            &format!("the key {holders} is too large to be read at once"),
+        ));
     }
     let questions =
         [start_of(name.as_str()), scores(&keys::leases(&name)), on("HGETALL", &holders)];

@@ -444,7 +444,7 @@ mod tests {
             let add = permits::change(&store, &name, permits::Change::Add(1), &owner);
             failures.push(add.await.unwrap_err());
             for failure in failures {
-                assert_eq!(failure.to_string(), "the key is a text, not a number");
+                assert_eq!(failure.to_string(), "the Redis key is a text, not a number");
             }
             let there = store.topology.call(b"app", cmd("GET").arg("app")).await.unwrap();
             assert_eq!(replies::into_text(&there), text);

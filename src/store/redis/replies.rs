@@ -81,7 +81,7 @@ pub(super) fn naming_keys(refused: Failure, keys: &[impl AsRef<[u8]>]) -> Failur
         Failure::Refused { code, message, command }
             if code == "NOPERM" && message.contains(" key") =>
         {
-            let needs = format!("the request needs the keys {}", listed(keys));
+            let needs = format!("the request needs permissions for the keys {}", listed(keys));
             let message = format!("{message}; {needs}; see the ACL page of the guide");
             Failure::Refused { code, message, command }
         }
@@ -162,7 +162,8 @@ pub(super) fn warn_unannounced(name: &Name) {
     static UNANNOUNCED: LogThrottle = LogThrottle::new();
     if let Some(releases) = UNANNOUNCED.once_more(Instant::now()) {
         tracing::warn!(target: "leasehold", lock = %name, releases,
-            "release notification denied: waiters notice at their next request");
+            "release notification denied by the ACL: waiters notice the release at their next \
+             request");
     }
 }
 
@@ -224,7 +225,9 @@ mod tests {
         };
         let words = "No permissions to access a key";
         let guide = "; see the ACL page of the guide";
-        let needs = |keys: &str| format!("{words}; the request needs the keys {keys}{guide}");
+        let needs = |keys: &str| {
+            format!("{words}; the request needs permissions for the keys {keys}{guide}")
+        };
         assert_eq!(named(words, &["a", "b:{a}"]), needs("`a`, `b:{a}`"));
         assert_eq!(named(words, &["a"; 9]), needs("`a`"));
         let eight = ["a", "b", "c", "d", "e", "f", "g", "h"];

@@ -125,7 +125,7 @@ impl RedisStore {
             publish.arg(channel).arg(&message[..]);
             let reply = self.topology.call(name.as_str().as_bytes(), &publish).await;
             tracing::debug!(target: "leasehold", map = %name, ?reply,
-                "notice repeated: the slot is migrating");
+                "notice to Java caches published again: the slot is migrating");
         }
     }
 
@@ -139,7 +139,7 @@ impl RedisStore {
         publish.arg(K::channel(name)).arg(K::WAKES);
         let reply = self.topology.call(name.as_str().as_bytes(), &publish).await;
         tracing::debug!(target: "leasehold", lock = %name, ?reply,
-            "notification repeated: the slot is migrating");
+            "release notification published again: the slot is migrating");
     }
 
     /// Returns the number under `name`, or 0 if it is unset.

@@ -37,7 +37,7 @@ local function draw()
     if is_number and last <= MOST and last >= tonumber(ARGV[5]) then
         return last - ARGV[5] + 1
     elseif is_number or last.err:find('WRONGTYPE') or last.err:find('not an integer') then
-        return nil, redis.error_reply('ERR no counter of fencing tokens below 2^53: ' .. KEYS[3])
+        return nil, redis.error_reply('ERR the key is not a counter of fencing tokens below 2^53: ' .. KEYS[3])
     end
     return nil, last
 end

@@ -176,7 +176,7 @@ fn decision(name: &Name, reply: &Value) -> Result<Decision, Failure> {
                 && let Some(times) = AHEAD.once_more(Instant::now())
             {
                 tracing::warn!(target: "leasehold", limiter = %name, ahead_ms = ahead, times,
-                    "permits acquired ahead of the clock of the server");
+                    "permits with a future date found: clocks of clients and servers differ");
             }
             Decision::Wait(Duration::from_millis(wait.unsigned_abs()))
         }
