@@ -243,8 +243,8 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// The errors of [`Lock::acquire`], if so many servers reject the request that the others are
-    /// no majority.
+    /// The errors of [`Lock::acquire`], if the servers that did not reject the request are no
+    /// majority.
     ///
     /// # Cancel safety
     ///
