@@ -10,7 +10,7 @@ use crate::{address::host_port::HostPort, failure::Failure, replies, shown::show
 const SHOWN: usize = 3;
 
 /// The primary of each slot.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct SlotMap {
     /// The highest epoch that the replying node knows. Each failover and each migrated slot raises
     /// it.
@@ -224,13 +224,6 @@ pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {
         true => format!("slot {first}"),
         false => format!("slots {first} to {last}"),
     }
-}
-
-/// An unreachable primary.
-pub(super) struct UnreachablePrimary {
-    pub(super) server: String,
-    pub(super) slots: String,
-    pub(super) why: String,
 }
 
 /// Explains why a node reports that the cluster is down. `lost` are the slots without a reachable
