@@ -46,7 +46,7 @@ const MIXED: Duration = Duration::from_secs(60);
 /// The nodes, subscriptions and failures of the cluster that this client knows.
 #[derive(Debug)]
 pub(super) struct ClusterState<T: SubscriptionTable> {
-    pub(super) common: Common<T>,
+    pub(super) common: Arc<Common<T>>,
     pub(super) node_dialer: NodeDialer,
     /// Notified when the topology changes.
     pub(super) changed: Notify,
@@ -86,7 +86,7 @@ impl<T: SubscriptionTable> Known<T> {
 }
 
 impl<T: SubscriptionTable> ClusterState<T> {
-    pub(super) fn new(common: Common<T>, node_dialer: NodeDialer) -> Self {
+    pub(super) fn new(common: Arc<Common<T>>, node_dialer: NodeDialer) -> Self {
         let known = Known {
             snapshot: TopologySnapshot::default(),
             outgrown: None,
@@ -193,7 +193,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
     /// Returns the hazards that were found so far.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let known = self.known.lock();
-        let of_nodes = known.snapshot.nodes().flat_map(|node| node.findings(&self.common));
+        let of_nodes = known.snapshot.nodes().flat_map(|node| node.findings());
         let of_map = known.snapshot.unreachable_primaries().into_iter().chain(known.snapshot.gap());
         of_nodes.chain(of_map).chain(known.other_channels()).collect()
     }
@@ -322,7 +322,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
     /// Makes a node. It connects in the background.
     fn node(&self, dialer: Arc<Dialer>, replaces: bool) -> Arc<Node<T>> {
         let delivery = Delivery::Nodes(self.channels().unwrap_or_default());
-        Arc::new(Node::delivery(&self.common, dialer, delivery, replaces))
+        Arc::new(Node::delivery(Arc::clone(&self.common), dialer, delivery, replaces))
     }
 
     /// Drops a node that is no longer a primary.
