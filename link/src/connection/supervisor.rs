@@ -86,6 +86,7 @@ impl Outage {
 }
 
 impl State {
+    /// Returns why the connection is down, if that is known.
     pub(crate) fn connect_failure(&self) -> Option<String> {
         self.connect_failure.lock().as_ref().map(|outage| outage.words.clone())
     }
@@ -95,6 +96,7 @@ impl State {
         self.connect_failure.lock().as_ref()?.rejection.clone()
     }
 
+    /// The last known state of the server.
     pub(crate) fn about(&self) -> About {
         self.about.lock().clone()
     }
@@ -133,6 +135,7 @@ impl State {
         self.note_server(about);
     }
 
+    /// Notes the present state of the server.
     pub(crate) fn note_server(&self, about: &About) {
         self.about.lock().clone_from(about);
     }

@@ -74,12 +74,10 @@ impl SentinelViews {
         why: ConnectFailure,
         now: Instant,
     ) -> bool {
-        let known = self.all.remove(&sentinel.to_string());
-        let is_news = known.is_none_or(|it| is_news(&why, it.failure.as_ref()));
-        let view =
-            SentinelView { report: None, failure: Some(why), at: now, quorum: None, id: None };
-        self.all.insert(sentinel.to_string(), view);
-        is_news
+        if let Some(view) = self.all.get_mut(&sentinel.to_string()) {
+            (view.report, view.id) = (None, None);
+        }
+        self.record_failure(sentinel, why, now)
     }
 
     /// Records how many sentinels `sentinel` counts, and its run id. The caller first records the

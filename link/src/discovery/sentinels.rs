@@ -39,6 +39,7 @@ use crate::{
     hazard::Hazard,
     mutex::Mutex,
     pipe::wire::{OnPush, Wire},
+    replies::{field, text},
     session::{
         about,
         hazards::{self, SentinelQuorum},
@@ -521,22 +522,11 @@ fn readable<'a>((host, port): (&'a str, &str)) -> Option<(&'a str, u16)> {
 /// Returns the value of one field in the reply of a sentinel.
 fn fact<'a>(facts: &'a Value, called: &str) -> Option<&'a str> {
     match facts {
-        Value::Map(facts) => {
-            let (_, value) = facts.iter().find(|(key, _)| text(key) == Some(called))?;
-            text(value)
-        }
+        Value::Map(facts) => text(field(facts, called)?),
         Value::Array(facts) => {
             let pair = facts.chunks_exact(2).find(|pair| text(&pair[0]) == Some(called))?;
             text(&pair[1])
         }
-        _ => None,
-    }
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
         _ => None,
     }
 }

@@ -86,7 +86,7 @@ impl ReplicaAck {
             Err(_) => answer.await,
         };
         answered.unwrap_or_else(|_| {
-            let failure = link.connect_failure();
+            let failure = link.state.connect_failure();
             Err(Failure::unanswered(failure.unwrap_or_else(|| "the connection was lost".into())))
         })
     }
@@ -104,7 +104,7 @@ impl ReplicaAck {
     }
 
     pub(super) fn reconnects(&self) -> u64 {
-        self.link.get().map_or(0, Link::reconnects)
+        self.link.get().map_or(0, |link| link.state.reconnects())
     }
 }
 

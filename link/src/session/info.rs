@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use redis::Value;
 
-use crate::{address::host_port::HostPort, shown::shown};
+use crate::{address::host_port::HostPort, replies, shown::shown};
 
 /// A reply to INFO.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl<'a> Info<'a> {
     /// Returns the reply to INFO among `replies`, requested at `asked`, if there is one. It is
     /// always the last reply.
     pub(crate) fn among(replies: &'a [Value], asked: Duration) -> Option<Self> {
-        let text = text(replies.last()?)?;
+        let text = replies::text(replies.last()?)?;
         Some(Self { text, asked: (asked, time_of_day()) })
     }
 
@@ -114,14 +114,6 @@ fn follower(facts: &str, offset: u64) -> Option<Follower> {
 #[expect(clippy::disallowed_methods, reason = "two clocks are compared, and no lease is dated")]
 pub(crate) fn time_of_day() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
-}
-
-pub(crate) fn text(reply: &Value) -> Option<&str> {
-    match reply {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -336,7 +336,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
     fn leave(&self, node: &Node<T>) {
         let mut known = self.known.lock();
         // The current connection counts as a loss, too.
-        known.losses += node.commands.losses() + 1;
+        known.losses += node.commands.state.losses() + 1;
         known.reconnects += node.reconnects() + 1;
         drop(known);
         node.cut();
@@ -351,7 +351,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
     /// Counts how often a connection for commands was lost.
     pub(super) fn losses(&self) -> u64 {
         let known = self.known.lock();
-        known.losses + known.snapshot.nodes().map(|node| node.commands.losses()).sum::<u64>()
+        known.losses + known.snapshot.nodes().map(|node| node.commands.state.losses()).sum::<u64>()
     }
 
     /// Counts how often any connection was made again.

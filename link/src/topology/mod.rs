@@ -125,7 +125,7 @@ impl<T: SubscriptionTable> Topology<T> {
     /// Returns the servers that execute commands, and their addresses.
     fn nodes(&self) -> Vec<(String, Arc<Node<T>>)> {
         match &self.0 {
-            Route::Single(node) => vec![(node.commands.server(), Arc::clone(node))],
+            Route::Single(node) => vec![(node.commands.state.server(), Arc::clone(node))],
             Route::Cluster(cluster) => {
                 let nodes = cluster.cluster_state.masters().into_iter();
                 nodes.map(|(at, node)| (address_shown(&at), node)).collect()
@@ -314,7 +314,7 @@ impl<T: SubscriptionTable> Topology<T> {
         match &self.0 {
             Route::Single(node) => {
                 node.keep_up();
-                let (health, looked) = node.check(node.commands.server(), node.look()).await;
+                let (health, looked) = node.check(node.commands.state.server(), node.look()).await;
                 About::of(vec![health], looked)
             }
             Route::Cluster(cluster) => Box::pin(cluster.check()).await,
@@ -339,12 +339,13 @@ impl<T: SubscriptionTable> Topology<T> {
 
     /// Returns how often the connection for commands was lost.
     pub fn losses(&self) -> u64 {
-        self.by(|node| node.commands.losses(), |cluster| cluster.cluster_state.losses())
+        self.by(|node| node.commands.state.losses(), |cluster| cluster.cluster_state.losses())
     }
 
     /// Returns what prevents requests about keys in `slot`, if anything does.
     pub fn unavailability(&self, slot: u16) -> Option<Failure> {
-        let of_node = |node: &Node<T>| node.commands.connect_failure().map(Failure::unreachable);
+        let of_node =
+            |node: &Node<T>| node.commands.state.connect_failure().map(Failure::unreachable);
         self.by(of_node, |cluster| cluster.cluster_state.unavailability(slot))
     }
 

@@ -114,7 +114,9 @@ impl<T: SubscriptionTable> Node<T> {
     }
 
     pub(super) fn reconnects(&self) -> u64 {
-        self.commands.reconnects() + self.subscriptions.reconnects() + self.replica_ack.reconnects()
+        self.commands.state.reconnects()
+            + self.subscriptions.reconnects()
+            + self.replica_ack.reconnects()
     }
 
     /// Sends a health check, and logs hazards.
@@ -131,8 +133,8 @@ impl<T: SubscriptionTable> Node<T> {
         {
             return Err(replies::refusal(error));
         }
-        let about = with_info(self.commands.about(), &replies, asked);
-        self.commands.note_server(&about);
+        let about = with_info(self.commands.state.about(), &replies, asked);
+        self.commands.state.note_server(&about);
         self.common.warnings.look(&about, self.commands.dialer());
         match about.is_full {
             true => Err(Failure::refused("OOM", "used memory > 'maxmemory'")),
@@ -154,7 +156,7 @@ impl<T: SubscriptionTable> Node<T> {
         let health = NodeHealth {
             server,
             round_trip: (!silent).then_some(took),
-            silent_for: silent.then(|| self.commands.lost_for().unwrap_or(took)),
+            silent_for: silent.then(|| self.commands.state.lost_for().unwrap_or(took)),
             obstacle: looked.as_ref().map_or_else(|it| Some(it.to_string()), About::obstacle),
         };
         (health, looked)
@@ -163,7 +165,8 @@ impl<T: SubscriptionTable> Node<T> {
     /// Returns the hazards that were found so far at this server.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let dialer = self.commands.dialer();
-        let of_server = self.common.warnings.findings(&self.commands.about(), dialer.may_change());
+        let of_server =
+            self.common.warnings.findings(&self.commands.state.about(), dialer.may_change());
         [of_server, dialer.findings()].concat()
     }
 }

@@ -152,11 +152,8 @@ fn at(host: &str, port: u16, sender: &HostPort) -> Option<HostPort> {
 /// Returns the highest epoch in a reply to `CLUSTER NODES`, or 0 if it has none. The epoch is the
 /// seventh word of each line.
 fn epoch(nodes: &Value) -> u64 {
-    let text = match nodes {
-        Value::VerbatimString { text, .. } => text,
-        other => replies::text(other).unwrap_or_default(),
-    };
-    let epochs = text.lines().filter_map(|line| line.split(' ').nth(6)?.parse().ok());
+    let lines = replies::text(nodes).unwrap_or_default().lines();
+    let epochs = lines.filter_map(|line| line.split(' ').nth(6)?.parse().ok());
     epochs.max().unwrap_or_default()
 }
 

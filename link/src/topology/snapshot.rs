@@ -174,7 +174,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         let may_work = match self.owner(slot) {
             // If the node rejected the login, `failure` returns the rejection, and not that the
             // node is unreachable.
-            Some(Ok(node)) => node.commands.connect_failure().is_none(),
+            Some(Ok(node)) => node.commands.state.connect_failure().is_none(),
             _ => is_sought,
         };
         (!may_work).then(|| self.failure(slot))
