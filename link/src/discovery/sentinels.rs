@@ -199,7 +199,7 @@ impl Sentinels {
     }
 
     /// Waits until the primary has another address than `address`, and returns it.
-    pub(crate) async fn another_than(&self, address: &Address) -> Address {
+    pub(super) async fn another_than(&self, address: &Address) -> Address {
         self.master.until(|it| it.clone().filter(|other| other != address)).await
     }
 
@@ -210,7 +210,7 @@ impl Sentinels {
     }
 
     /// Asks all sentinels, for ever.
-    pub(crate) async fn keep_asking(&self) -> Infallible {
+    pub(super) async fn keep_asking(&self) -> Infallible {
         let _asking = self.asking.lock().await;
         let listed = self.watched.sentinels.iter().cloned();
         let mut sessions: FuturesUnordered<_> =

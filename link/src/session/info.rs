@@ -8,7 +8,7 @@ use crate::{address::host_port::HostPort, replies, shown::shown};
 
 /// A reply to INFO.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Info<'a> {
+pub(super) struct Info<'a> {
     pub(crate) text: &'a str,
     /// The times of day before the request and after the reply. The server read its clock between
     /// them.
@@ -17,7 +17,7 @@ pub(crate) struct Info<'a> {
 
 /// A connected replica, as its primary reports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Follower {
+pub(super) struct Follower {
     pub(crate) replica: String,
     /// For how long the replica has sent no acknowledgement.
     pub(crate) silent: Duration,
@@ -60,7 +60,7 @@ impl<'a> Info<'a> {
     }
 
     /// Returns whether the server copies another server.
-    pub(crate) fn is_replica(&self) -> Option<bool> {
+    pub(super) fn is_replica(&self) -> Option<bool> {
         self.fact("role").map(|role| role == "slave")
     }
 
@@ -72,12 +72,12 @@ impl<'a> Info<'a> {
 
     /// Returns whether the server rejects writes if it has too few replicas. Only then does INFO
     /// count the good replicas.
-    pub(crate) fn refuses_alone(&self) -> bool {
+    pub(super) fn refuses_alone(&self) -> bool {
         self.fact("min_slaves_good_slaves").is_some()
     }
 
     /// Returns whether the server rejects writes because no replica is good.
-    pub(crate) fn has_no_good_replica(&self) -> bool {
+    pub(super) fn has_no_good_replica(&self) -> bool {
         self.fact("min_slaves_good_slaves").and_then(|it| it.parse().ok()) == Some(0)
     }
 

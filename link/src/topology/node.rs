@@ -23,7 +23,7 @@ pub const HEALTH_CHECK: Duration = Duration::from_millis(200);
 
 /// The state that all nodes of one client share.
 #[derive(Debug)]
-pub(crate) struct Common<T: SubscriptionTable> {
+pub(super) struct Common<T: SubscriptionTable> {
     pub(super) client_id: String,
     pub(super) hub: Arc<Hub<T>>,
     pub(super) warnings: Arc<Warnings>,
@@ -48,7 +48,7 @@ impl<T: SubscriptionTable> Common<T> {
 
 /// One server.
 #[derive(Debug)]
-pub(crate) struct Node<T: SubscriptionTable> {
+pub(super) struct Node<T: SubscriptionTable> {
     pub(super) common: Arc<Common<T>>,
     pub(crate) commands: Link,
     pub(crate) subscriptions: Subscriptions<T>,
