@@ -76,7 +76,12 @@ impl Link {
         link
     }
 
-    fn new(dialer: Arc<Dialer>, watcher: Arc<dyn Watcher>, command_timeout: Duration) -> Self {
+    /// Makes no connection yet. The first call connects.
+    pub(crate) fn new(
+        dialer: Arc<Dialer>,
+        watcher: Arc<dyn Watcher>,
+        command_timeout: Duration,
+    ) -> Self {
         let supervisor = Mutex::default();
         let (state, reports_rejection) = (Arc::default(), false);
         Self { state, dialer, watcher, supervisor, command_timeout, reports_rejection }
