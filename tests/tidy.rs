@@ -241,7 +241,7 @@ const ENGINE_LAYERS: [&[&str]; 10] = [
     &["contention"],
     &["watchdog"],
     &["introduction", "release"],
-    &["events", "held"],
+    &["events", "held", "requests"],
     &["acquire"],
 ];
 

@@ -88,9 +88,14 @@ pub fn into_text(reply: &Value) -> String {
 pub fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
         _ => None,
     }
+}
+
+/// Returns the value of the field `name` in a reply that is a map.
+pub(crate) fn field<'a>(fields: &'a [(Value, Value)], name: &str) -> Option<&'a Value> {
+    fields.iter().find(|(key, _)| text(key) == Some(name)).map(|(_, value)| value)
 }
 
 /// Returns the failure for a reply that has another form than expected.

@@ -55,7 +55,7 @@ pub(crate) async fn within<T>(
 }
 
 /// The failure if the store has not replied within `limit`.
-pub(crate) fn nothing_came(limit: Duration) -> Failure {
+pub(super) fn nothing_came(limit: Duration) -> Failure {
     Failure::unanswered(format!("timed out after {limit:?}"))
 }
 

@@ -150,7 +150,7 @@ impl PendingReleases {
 
     /// Queues one more release of each claim. The background task retries it until the time that
     /// comes with the claim.
-    pub(crate) fn queue_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
+    pub(super) fn queue_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
         let mut list = self.list.lock();
         claims
             .into_iter()
@@ -171,7 +171,7 @@ impl PendingReleases {
     }
 
     /// Waits until no release is pending, except precautions.
-    pub(crate) async fn all_completed(&self) {
+    pub(super) async fn all_completed(&self) {
         loop {
             let completed = self.completed.notified();
             if self.queued() == 0 {

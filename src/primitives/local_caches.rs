@@ -3,7 +3,7 @@
 use crate::{
     codec::hash::hash128,
     domain::{Name, Notice},
-    store::in_slot,
+    store::keys::topic,
 };
 
 /// The first byte of a message that lists changed entries.
@@ -19,7 +19,7 @@ pub(super) fn invalidation<'a>(name: &Name, keys: impl IntoIterator<Item = &'a [
     let hashes: Vec<_> = keys.into_iter().map(|key| hash128(key).to_be_bytes()).collect();
     let count = u32::try_from(hashes.len()).unwrap_or(u32::MAX).to_be_bytes();
     let message = [&[INVALIDATE], &SENDER[..], &count, hashes.as_flattened()].concat();
-    Notice { channel: format!("{}:topic", in_slot(name)), message }
+    Notice { channel: topic(name), message }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub(crate) use leasehold_link::{HEALTH_CHECK, Subscriber};
 
-pub(crate) use self::redis::{RedisStore, audit, client_info, in_slot, inspect, kinds::*, report};
+pub(crate) use self::redis::{RedisStore, audit, client_info, inspect, keys, kinds::*, report};
 use crate::domain::Object;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::{
 
 /// Returns the reachable address for an announced one, or `None` if the announced address is itself
 /// reachable.
-pub(crate) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
+pub(super) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// The user's translation of announced addresses.
 #[derive(Clone, Default)]

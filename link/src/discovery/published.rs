@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::mutex::Mutex;
 
 #[derive(Debug, Default)]
-pub(crate) struct Published<T> {
+pub(super) struct Published<T> {
     value: Mutex<T>,
     changed: Notify,
 }

@@ -39,6 +39,7 @@ use crate::{
     hazard::Hazard,
     mutex::Mutex,
     pipe::wire::{OnPush, Wire},
+    replies::{field, text},
     session::{
         about,
         hazards::{self, SentinelQuorum},
@@ -198,7 +199,7 @@ impl Sentinels {
     }
 
     /// Waits until the primary has another address than `address`, and returns it.
-    pub(crate) async fn another_than(&self, address: &Address) -> Address {
+    pub(super) async fn another_than(&self, address: &Address) -> Address {
         self.master.until(|it| it.clone().filter(|other| other != address)).await
     }
 
@@ -209,7 +210,7 @@ impl Sentinels {
     }
 
     /// Asks all sentinels, for ever.
-    pub(crate) async fn keep_asking(&self) -> Infallible {
+    pub(super) async fn keep_asking(&self) -> Infallible {
         let _asking = self.asking.lock().await;
         let listed = self.watched.sentinels.iter().cloned();
         let mut sessions: FuturesUnordered<_> =
@@ -525,22 +526,11 @@ fn readable<'a>((host, port): (&'a str, &str)) -> Option<(&'a str, u16)> {
 /// Returns the value of one field in the reply of a sentinel.
 fn fact<'a>(facts: &'a Value, called: &str) -> Option<&'a str> {
     match facts {
-        Value::Map(facts) => {
-            let (_, value) = facts.iter().find(|(key, _)| text(key) == Some(called))?;
-            text(value)
-        }
+        Value::Map(facts) => text(field(facts, called)?),
         Value::Array(facts) => {
             let pair = facts.chunks_exact(2).find(|pair| text(&pair[0]) == Some(called))?;
             text(&pair[1])
         }
-        _ => None,
-    }
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
         _ => None,
     }
 }

@@ -13,11 +13,11 @@ use std::{collections::VecDeque, time::Duration};
 use crate::pipe::ending::Ending;
 
 /// How many checks there are within one command timeout.
-pub(crate) const LOOKS: u32 = 4;
+pub(super) const LOOKS: u32 = 4;
 
 /// How many requests were sent and have a reply.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Progress {
+pub(super) struct Progress {
     /// How many requests the client has sent.
     pub(crate) asked: u64,
     /// How many of these requests have a reply.
@@ -28,7 +28,7 @@ pub(crate) struct Progress {
 
 /// Checks one connection while a request is in flight.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(super) struct Watch {
     command_timeout: Duration,
     replies: u64,
     /// How many checks in a row found no new reply.

@@ -7,16 +7,14 @@ use redis::Value;
 use crate::{
     connect_failure::ConnectFailure,
     health::{About, Role},
-    session::{
-        hazards,
-        info::{Info, text},
-    },
+    replies,
+    session::{hazards, info::Info},
     shown::shown,
 };
 
 /// Parses the reply to HELLO.
 pub(crate) fn greeted(facts: &[(Value, Value)]) -> Result<About, ConnectFailure> {
-    let fact = |name| greeting_fact(facts, name);
+    let fact = |name| replies::field(facts, name).and_then(replies::text);
     let role = match (fact("mode"), fact("role")) {
         (Some("sentinel"), _) => {
             return Err(ConnectFailure::lasting(
@@ -35,12 +33,7 @@ pub(crate) fn greeted(facts: &[(Value, Value)]) -> Result<About, ConnectFailure>
 
 /// Returns whether the reply to HELLO is that of a sentinel.
 pub(crate) fn is_sentinel(facts: &[(Value, Value)]) -> bool {
-    greeting_fact(facts, "mode") == Some("sentinel")
-}
-
-fn greeting_fact<'a>(facts: &'a [(Value, Value)], name: &str) -> Option<&'a str> {
-    let known = facts.iter().find(|(key, _)| text(key) == Some(name));
-    known.and_then(|(_, value)| text(value))
+    replies::field(facts, "mode").and_then(replies::text) == Some("sentinel")
 }
 
 /// Fails if the server is not the primary.
@@ -85,10 +78,6 @@ fn role_of(known: &About) -> Role {
         true => Role::ClusterNode,
         false => Role::Primary,
     }
-}
-
-pub(crate) fn is_text(reply: &Value) -> bool {
-    text(reply).is_some()
 }
 
 #[cfg(test)]

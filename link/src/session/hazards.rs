@@ -31,7 +31,7 @@ const BEHIND: u64 = 32 * 1024 * 1024;
 const SENTINELS: usize = 3;
 
 /// Returns the hazards of the server `about`. `info` is its reply to INFO, if the ACL permits it.
-pub(crate) fn of_server(about: &About, info: Option<&Info<'_>>) -> Vec<Hazard> {
+pub(super) fn of_server(about: &About, info: Option<&Info<'_>>) -> Vec<Hazard> {
     let evicts = |policy: &String| (policy != "noeviction").then(|| policy.clone());
     let mut all = Vec::new();
     all.extend(of_role(about.role));

@@ -17,7 +17,7 @@ use tokio_rustls::{
 use crate::{address::settings::TlsSettings, connect_failure::ConnectFailure, shown::shown};
 
 /// Makes TLS streams.
-pub(crate) struct Tls {
+pub(super) struct Tls {
     connector: TlsConnector,
 }
 

@@ -10,7 +10,7 @@ use crate::{address::host_port::HostPort, failure::Failure, replies, shown::show
 const SHOWN: usize = 3;
 
 /// The primary of each slot.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct SlotMap {
     /// The highest epoch that the replying node knows. Each failover and each migrated slot raises
     /// it.
@@ -152,11 +152,8 @@ fn at(host: &str, port: u16, sender: &HostPort) -> Option<HostPort> {
 /// Returns the highest epoch in a reply to `CLUSTER NODES`, or 0 if it has none. The epoch is the
 /// seventh word of each line.
 fn epoch(nodes: &Value) -> u64 {
-    let text = match nodes {
-        Value::VerbatimString { text, .. } => text,
-        other => replies::text(other).unwrap_or_default(),
-    };
-    let epochs = text.lines().filter_map(|line| line.split(' ').nth(6)?.parse().ok());
+    let lines = replies::text(nodes).unwrap_or_default().lines();
+    let epochs = lines.filter_map(|line| line.split(' ').nth(6)?.parse().ok());
     epochs.max().unwrap_or_default()
 }
 
@@ -224,13 +221,6 @@ pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {
         true => format!("slot {first}"),
         false => format!("slots {first} to {last}"),
     }
-}
-
-/// An unreachable primary.
-pub(super) struct UnreachablePrimary {
-    pub(super) server: String,
-    pub(super) slots: String,
-    pub(super) why: String,
 }
 
 /// Explains why a node reports that the cluster is down. `lost` are the slots without a reachable

@@ -73,12 +73,12 @@ impl Watchdog {
     }
 
     /// Checks the grant with this number in the store, unless a check has just been sent.
-    pub(crate) fn ask_about(&self, id: u64) {
+    pub(super) fn ask_about(&self, id: u64) {
         self.replan(|schedule| schedule.ask_about(id, self.core.clock.now()));
     }
 
     /// Checks every grant in the store, all at once.
-    pub(crate) fn ask_about_all(&self) {
+    pub(super) fn ask_about_all(&self) {
         self.replan(|schedule| schedule.ask_about_all(self.core.clock.now()));
     }
 
@@ -95,7 +95,7 @@ impl Watchdog {
     }
 
     /// Stops renewing the grant with this number.
-    pub(crate) fn unwatch(&self, id: u64) {
+    pub(super) fn unwatch(&self, id: u64) {
         self.plan.lock().schedule.unwatch(id);
     }
 

@@ -13,31 +13,24 @@ const MOST: i64 = 100;
 
 /// Appends `forced`, and removes the oldest entry if there are too many.
 pub(crate) async fn write(store: &RedisStore, forced: &ForcedRelease) -> Reply<()> {
-    let mut push = cmd("RPUSH");
-    push.arg(FORCED).arg(forced.text());
-    let length = call(store, &push).await?;
+    let length = call(store, cmd("RPUSH").arg(FORCED).arg(forced.text())).await?;
     if matches!(length, Value::Int(length) if length > MOST) {
-        let mut pop = cmd("LPOP");
-        pop.arg(FORCED);
-        call(store, &pop).await?;
+        call(store, cmd("LPOP").arg(FORCED)).await?;
     }
     Ok(())
 }
 
 /// Reads all entries, the last one first.
 pub(crate) async fn read(store: &RedisStore) -> Reply<Vec<ForcedRelease>> {
-    let mut range = cmd("LRANGE");
-    range.arg(FORCED).arg(-MOST).arg(-1);
-    let Value::Array(entries) = call(store, &range).await? else { return Ok(vec![]) };
+    let entries = call(store, cmd("LRANGE").arg(FORCED).arg(-MOST).arg(-1)).await?;
+    let Value::Array(entries) = entries else { return Ok(vec![]) };
     let entries = entries.iter().rev();
     Ok(entries.filter_map(|entry| ForcedRelease::read(&replies::into_text(entry))).collect())
 }
 
 async fn call(store: &RedisStore, command: &Cmd) -> Reply<Value> {
-    match store.topology.call(FORCED.as_bytes(), command).await? {
-        Value::ServerError(error) => Err(naming_the_key(replies::refusal(&error))),
-        reply => Ok(reply),
-    }
+    let reply = store.topology.call(FORCED.as_bytes(), command).await?;
+    replies::accepted(reply).map_err(naming_the_key)
 }
 
 /// Adds the key of the list to a rejection, because a reader would otherwise assume the key of the

@@ -8,7 +8,7 @@ pub(crate) mod client_info;
 mod deployments;
 mod granted;
 pub(crate) mod inspect;
-mod keys;
+pub(crate) mod keys;
 pub(crate) mod kinds;
 #[cfg(feature = "testing")]
 pub(crate) mod memory;
@@ -30,7 +30,6 @@ pub(crate) use leasehold_link::Connector;
 pub(crate) use leasehold_link::{Credentials, Settings, Translation};
 use leasehold_link::{Topology, slot_of};
 
-pub(crate) use self::keys::in_slot;
 use self::{
     kinds::{channel_of, preloads},
     subscriptions::Table,

@@ -14,6 +14,14 @@ use crate::domain::{
     Claim, Failure, Holder, LogThrottle, Name, Outcome, Owner, ReleaseReply, RemoteWaiters, Verdict,
 };
 
+/// Returns the failure if the reply is a rejection.
+pub(super) fn accepted(reply: Value) -> Result<Value, Failure> {
+    match reply {
+        Value::ServerError(error) => Err(refusal(&error)),
+        reply => Ok(reply),
+    }
+}
+
 /// Whether the server does not know the script.
 pub(super) fn is_no_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")

@@ -261,8 +261,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the topology of a node that was cut off replaces a newer one",
             edits: &[Edit {
                 file: "link/src/topology/snapshot.rs",
-                from: "Ordering::Less => now < self.believed_at + REMEMBERED,",
-                to: "Ordering::Less => now < self.believed_at,",
+                from: "is_some_and(|at| now < at + REMEMBERED)",
+                to: "is_some_and(|at| now < at)",
             }],
         },
     ),

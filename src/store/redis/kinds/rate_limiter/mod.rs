@@ -71,7 +71,7 @@ impl Limiter<'_> {
     /// The keys of the counter and of the permits: each for all clients together, then for this
     /// client.
     fn keys(&self) -> [String; 4] {
-        let key = |what| format!("{}:{what}", keys::in_slot(self.name));
+        let key = |what| keys::suffixed(self.name, what);
         let own = |what| format!("{}:{}", key(what), self.client);
         [key("value"), own("value"), key("permits"), own("permits")]
     }
