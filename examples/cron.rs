@@ -68,18 +68,17 @@ async fn next_time(behind: Duration) -> u64 {
 
 /// Returns whether this machine did the run.
 async fn run_once(machine: &str, last: &Map<String, u64>, time: u64) -> Result<bool, Error> {
-    let job = JOB.to_owned();
     // A run that hangs gives the lock up.
-    let lock = last.lock(&job)?.max_hold(2 * PERIOD);
+    let lock = last.lock(JOB)?.max_hold(2 * PERIOD);
     let Some(guard) = lock.try_acquire().await? else {
         return Ok(false); // This run or the one before it is running.
     };
-    if last.get(&job).await?.is_some_and(|last| last >= time) {
+    if last.get(JOB).await?.is_some_and(|last| last >= time) {
         guard.release().await?.into_result()?;
         return Ok(false);
     }
     // Recorded before it starts: at most once. Record it after the work for at least once.
-    guard.write([last.insertion(&job, &time)?]).await?;
+    guard.write([last.insertion(JOB, &time)?]).await?;
     match guard.run(async |_held| close(machine, time).await).await {
         RunOutcome::Cancelled { reason, .. } => println!("{machine:>5}: stopped: {reason}"),
         _ => println!("{machine:>5}: {JOB} of {time} is done"),

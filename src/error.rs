@@ -382,10 +382,12 @@ pub enum Error {
     /// The value of a leader, or a key, a value or an element of a map, a set or a queue is too
     /// long. All callers share one connection. A longer reply would delay the others, or end the
     /// connection.
-    #[error("value too long for `{name}`: it has more than {most} bytes; store a reference to it")]
+    #[error("{what} too long for `{name}`: it has more than {most} bytes; store a reference to it")]
     ValueTooLong {
         /// The name of the object.
         name: Name,
+        /// What is too long, such as ``value of `42` ``.
+        what: String,
         /// The greatest length in bytes.
         most: usize,
     },

@@ -227,4 +227,6 @@ async fn pop_removes_elements_in_order() {
     assert_eq!(images.pop().await.unwrap(), Some(vec![]));
     assert_eq!(images.pop().await.unwrap(), None);
     assert!(images.is_empty().await.unwrap());
+    let long = images.push(&vec![b'x'; 100_001]).await.unwrap_err().to_string();
+    assert!(long.starts_with("element `xxx") && long.len() < 400, "{long}");
 }

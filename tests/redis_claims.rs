@@ -134,7 +134,7 @@ async fn lost_replies_lose_and_repeat_no_element() {
 async fn claim_is_renewed_and_its_loss_is_reported() {
     let redis = Redis::start();
     let jobs = queue(&redis).await.ttl(secs(1));
-    jobs.push(&"a".to_owned()).await.unwrap();
+    jobs.push("a").await.unwrap();
     let claim = jobs.claim().await.unwrap();
     sleep(secs(3)).await;
     assert!(claim.is_held() && jobs.try_claim().await.unwrap().is_none());
@@ -350,11 +350,11 @@ async fn claims_outlive_a_failover_of_sentinels() {
 async fn restart_without_data_loses_claims_and_reports_it() {
     let redis = Redis::start();
     let jobs = queue(&redis).await;
-    jobs.push(&"a".to_owned()).await.unwrap();
+    jobs.push("a").await.unwrap();
     let claim = jobs.claim().await.unwrap();
     let waiter = waiting(&jobs);
     redis.restart();
     assert_eq!(within(secs(15), "the loss", claim.lost()).await, LostReason::NotOwned);
-    jobs.push(&"b".to_owned()).await.unwrap();
+    jobs.push("b").await.unwrap();
     assert_eq!(within(SOON, "b", waiter).await.unwrap().unwrap().value(), "b");
 }
