@@ -30,7 +30,7 @@ mod set;
 pub(crate) mod settings;
 mod throttle;
 
-pub(crate) use self::example::example;
+pub(crate) use self::example::{example, like};
 pub use self::{
     barrier::{Arrived, Barrier},
     double_barrier::{DoubleBarrier, DoubleBarrierGuard},
