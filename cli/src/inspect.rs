@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{
-    args::{List, Show},
+    args::{List, Server, Show},
     exit::{ABSENT, Exit, UNAVAILABLE, say},
     progress::Progress,
     server,
@@ -21,29 +21,24 @@ use crate::{
 /// The number of objects that are read at the same time.
 const AT_ONCE: usize = 64;
 
-pub(crate) async fn show(show: &Show) -> Result<u8, Exit> {
-    let client = server::connect(&show.server).await?;
+pub(crate) async fn show(server: &Server, show: &Show) -> Result<u8, Exit> {
+    let client = server::connect(server).await?;
     let name = &show.name;
     let found = client.inspect(name).await?;
     let forced = records_of(&client, name).await;
-    match &found {
-        Some(found) if show.json => {
-            let mut json = as_json(found);
+    print(&match show.json {
+        true => {
+            let absent = || json!({ "name": name, "kind": null });
+            let mut json = found.as_ref().map_or_else(absent, as_json);
             json["forced"] = forced.iter().map(record_as_json).collect();
-            print(&format!("{json}\n"))?;
-            return Ok(0);
+            format!("{json}\n")
         }
-        Some(found) => print(&as_text(found))?,
-        None => {}
-    }
-    if !show.json {
-        print(
-            &records(&forced, None)
-                .iter()
-                .map(|it| format!("  forced      {it}\n"))
-                .collect::<String>(),
-        )?;
-    }
+        false => {
+            let forced = records(&forced, None);
+            let forced: String = forced.iter().map(|it| format!("  forced      {it}\n")).collect();
+            found.as_ref().map(as_text).unwrap_or_default() + &forced
+        }
+    })?;
     match found {
         Some(_) => Ok(0),
         None => Err(Exit::new(
@@ -80,9 +75,9 @@ fn record_as_json(forced: &ForcedRelease) -> Value {
     json!({ "at_ms": at as u64, "owner": forced.owner, "by": forced.by })
 }
 
-pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
+pub(crate) async fn list(server: &Server, list: &List) -> Result<u8, Exit> {
     let mut progress = Progress::new();
-    let client = server::connect(&list.server).await?;
+    let client = server::connect(server).await?;
     let (mut lines, mut unreadable) = (BTreeMap::new(), 0);
     let ended = read_all(&client, &list.pattern, &mut progress, |name, found| {
         unreadable += usize::from(found.is_err());
@@ -243,8 +238,17 @@ pub(crate) fn as_text(found: &Inspection) -> String {
     if let Some(token) = found.token {
         line("token", &token);
     }
+    if let Some(left) = found.next_start_in {
+        line("once per", &format!("has started, may start again in {}", seconds(left)));
+    }
     odd(found).iter().for_each(|odd| line("odd", &odd.text));
     text
+}
+
+/// Returns the process and the reason of a holder, if its client publishes them.
+pub(crate) fn process(holder: &Holder) -> Option<String> {
+    let reason = holder.reason().map(|reason| format!(", reason {reason:?}"));
+    Some(format!("{}{}", holder.client()?, reason.unwrap_or_default()))
 }
 
 /// Returns for how long the client has held the object, by its own report.
@@ -257,18 +261,18 @@ fn as_line(found: &Inspection) -> String {
     let holders = match found.holders.as_slice() {
         [] => "free".to_owned(),
         [holder] => {
-            let client = holder.client().map(|client| format!(" {client}")).unwrap_or_default();
-            let reason = holder.reason().map(|reason| format!(", reason {reason:?}"));
-            let (lease, reason) = (lease(holder.remaining()), reason.unwrap_or_default());
-            format!("{}{client}{reason}, {lease}", holder.owner())
+            let process = process(holder).map(|it| format!(" {it}")).unwrap_or_default();
+            format!("{}{process}, {}", holder.owner(), lease(holder.remaining()))
         }
         holders => format!("{} holders", holders.len()),
     };
     let number = found.number.map(|number| format!("\tnumber {number}")).unwrap_or_default();
     let size = found.size.map(|size| format!("\tsize {size}")).unwrap_or_default();
+    let next = found.next_start_in.map(|left| format!("\tmay start in {}", seconds(left)));
+    let next = next.unwrap_or_default();
     let odd: String = odd(found).iter().map(|odd| format!("\todd: {}", odd.text)).collect();
     let (name, kind, waiters) = (&found.name, found.kind, found.waiters.len());
-    format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{size}{odd}")
+    format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{size}{next}{odd}")
 }
 
 fn as_json(found: &Inspection) -> Value {
@@ -303,6 +307,7 @@ fn as_json(found: &Inspection) -> Value {
         "key_of": found.key_of(),
         "token": found.token,
         "expires_ms": millis(found.expires_in),
+        "next_start_ms": millis(found.next_start_in),
         "odd": odd(found).iter().map(|odd| odd.text).collect::<Vec<_>>(),
     })
 }
@@ -322,6 +327,11 @@ pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
             expires && is_endless,
             "held without an end",
             "if its holder is gone, release it: leasehold unlock --force",
+        ),
+        (
+            found.is_left_over,
+            "nobody holds it, but its key exists",
+            "no writer can acquire it before the key expires: delete the key",
         ),
         (
             found.waiters.first().is_some_and(|it| it.is_overdue),

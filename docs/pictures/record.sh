@@ -96,7 +96,8 @@ fill() {
     sleep 1
     background leasehold run orders/42 -- sleep 600
     background leasehold run orders/42 -- sleep 600
-    background leasehold run reports/daily -- sleep 600
+    background leasehold run --reason 'month end' reports/daily -- sleep 600
+    leasehold run --once-per 23h backup/nightly -- true
     background leasehold run --permits 4 render -- sleep 600
     background leasehold run --permits 4 render -- sleep 600
     sleep 2

@@ -257,7 +257,7 @@ mod tests {
     use ratatui::{Terminal, backend::TestBackend};
 
     use super::*;
-    use crate::watch::table::{Seen, Table, Waiting};
+    use crate::watch::table::{Holder, Seen, Table, Waiting};
 
     const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
     const OTHER: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
@@ -269,7 +269,7 @@ mod tests {
     fn held(name: &str, owner: &str, left: Option<u64>) -> Seen {
         Seen {
             kind: Some("lock".into()),
-            holders: vec![(owner.into(), left.map(secs))],
+            holders: vec![Holder { owner: owner.into(), remaining: left.map(secs), process: None }],
             ..Seen::absent(Name::new(name).unwrap())
         }
     }

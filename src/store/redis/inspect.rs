@@ -57,9 +57,9 @@ pub(crate) async fn search(
 }
 
 /// Returns the name of the object that exists because `key` exists. A fair lock may exist only by
-/// its queue of waiters, and a queue only by its claims.
+/// its queue of waiters, a queue only by its claims, and a lock only by the record of a command.
 fn shown_name(key: &str) -> Option<&str> {
-    if let Some(name) = keys::queue_of(key) {
+    if let Some(name) = keys::queue_of(key).or_else(|| keys::started_of(key)) {
         return Some(name);
     }
     if let Some(name) = key.strip_prefix("redisson_lock_queue:") {
@@ -95,6 +95,8 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         set_aside: 0,
         token: None,
         expires_in: millis(pttl),
+        is_left_over: false,
+        next_start_in: None,
     };
     let is_object = match replies::text(kind) {
         Some("hash") => {
@@ -131,6 +133,8 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         || !found.waiters.is_empty()
         || found.number.is_some()
         || found.size.is_some()
+        || found.is_left_over
+        || found.next_start_in.is_some()
         || found.kind == ObjectKind::RateLimiter;
     Ok(is_there.then_some(found))
 }
@@ -206,7 +210,8 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
     };
     let mut owners: Vec<_> = fields.into_iter().collect();
     if owners.is_empty() {
-        // The lock was released between the requests.
+        // If the lock was released between the requests, the hash has no fields at all.
+        found.is_left_over = mode.is_some();
         return Ok(true);
     }
     owners.sort();
@@ -288,7 +293,7 @@ fn permit(member: &[u8]) -> Owner {
     Owner::lossy(&id.unwrap_or_else(|_| String::from_utf8_lossy(member).into_owned()))
 }
 
-/// Reads the queues, the token and the subscribers.
+/// Reads the queues, the token, the subscribers, and when a command may start again.
 async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<()> {
     let name = found.name.clone();
     let numsub = match store.topology.channels().await? {
@@ -307,10 +312,13 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
         scores(&keys::fair_alive(&name)),
         scores(&keys::queue(&name)),
         scores(&keys::writers(&name)),
+        on("PTTL", &keys::started(&name)),
     ];
-    let [subscribers, token, fair, deadlines, alive, queue, writers] =
-        &all(store, &name, &questions).await?[..]
-    else {
+    let mut replies = store.topology.call_all(name.as_str().as_bytes(), &questions).await?;
+    // The server rejects this command if the user lacks the permission for its key alone.
+    found.next_start_in = replies.pop().as_ref().and_then(millis);
+    let replies = replies.into_iter().map(accepted).collect::<Reply<Vec<_>>>()?;
+    let [subscribers, token, fair, deadlines, alive, queue, writers] = &replies[..] else {
         return Ok(());
     };
     found.subscribers = last_of(subscribers).unwrap_or(0);
@@ -473,6 +481,10 @@ mod tests {
         for (key, name) in [("{door}", "door"), ("{tenant}:door", "{tenant}:door")] {
             assert_eq!(shown_name(&format!("redisson_lock_queue:{key}")), Some(name));
         }
+        for key in ["leasehold_run__started:{door}", "leasehold_queue__claims:{door}"] {
+            assert_eq!(shown_name(key), Some("door"));
+        }
+        assert_eq!(shown_name("leasehold_run__started::{t}:door"), Some("{t}:door"));
     }
 
     #[test]

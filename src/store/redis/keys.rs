@@ -162,10 +162,25 @@ pub(super) fn aside(name: &Name) -> String {
 /// Returns the name of the queue whose claims, or elements that were set aside, are in `key`.
 pub(super) fn queue_of(key: &str) -> Option<&str> {
     let rest = key.strip_prefix("leasehold_queue__")?;
-    let name = ["claims:", "claimants:", "aside:"].iter().find_map(|it| rest.strip_prefix(it))?;
-    match name.strip_prefix(':') {
+    let own = ["claims:", "claimants:", "aside:"].iter().find_map(|it| rest.strip_prefix(it))?;
+    name_in(own)
+}
+
+/// The key that lasts as long as `leasehold run --once-per` must not start its command again.
+pub(super) fn started(name: &Name) -> String {
+    own("leasehold_run__started", name)
+}
+
+/// Returns the name whose command has the record `key`.
+pub(super) fn started_of(key: &str) -> Option<&str> {
+    name_in(key.strip_prefix("leasehold_run__started:")?)
+}
+
+/// Returns the name in a key that [`own`] makes, without the prefix and the first colon.
+fn name_in(rest: &str) -> Option<&str> {
+    match rest.strip_prefix(':') {
         Some(name) => Some(name),
-        None => name.strip_prefix('{')?.strip_suffix('}'),
+        None => rest.strip_prefix('{')?.strip_suffix('}'),
     }
 }
 
