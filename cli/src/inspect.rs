@@ -239,7 +239,7 @@ pub(crate) fn as_text(found: &Inspection) -> String {
         line("token", &token);
     }
     if let Some(left) = found.next_start_in {
-        line("once per", &format!("has started, may start again in {}", seconds(left)));
+        line("once per", &format!("has started, may start again in {}", short(left)));
     }
     odd(found).iter().for_each(|odd| line("odd", &odd.text));
     text
@@ -268,7 +268,7 @@ fn as_line(found: &Inspection) -> String {
     };
     let number = found.number.map(|number| format!("\tnumber {number}")).unwrap_or_default();
     let size = found.size.map(|size| format!("\tsize {size}")).unwrap_or_default();
-    let next = found.next_start_in.map(|left| format!("\tmay start in {}", seconds(left)));
+    let next = found.next_start_in.map(|left| format!("\tmay start in {}", short(left)));
     let next = next.unwrap_or_default();
     let odd: String = odd(found).iter().map(|odd| format!("\todd: {}", odd.text)).collect();
     let (name, kind, waiters) = (&found.name, found.kind, found.waiters.len());
@@ -369,6 +369,16 @@ fn lease(remaining: Option<Duration>) -> String {
 
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
+}
+
+/// Returns a time in at most seven characters.
+pub(crate) fn short(time: Duration) -> String {
+    match time.as_secs() {
+        ..60 => seconds(time),
+        secs @ 60..3_600 => format!("{}m {:02}s", secs / 60, secs % 60),
+        secs @ 3_600..86_400 => format!("{}h {:02}m", secs / 3_600, secs / 60 % 60),
+        secs => format!("{}d {:02}h", secs / 86_400, secs / 3_600 % 24),
+    }
 }
 
 #[cfg(test)]

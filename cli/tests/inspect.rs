@@ -413,10 +413,10 @@ fn record_of_once_per_is_shown_with_its_lock() {
         assert!((3_500_000..=3_600_000).contains(&left), "{left}");
     }
     let text = leasehold(&redis, &["show", "door"]).ended().out;
-    assert!(text.contains("  once per    has started, may start again in 35"), "{text}");
+    assert!(text.contains("  once per    has started, may start again in 59m"), "{text}");
     let listed = leasehold(&redis, &["ls"]).ended().out;
     let lines: Vec<_> = listed.lines().collect();
-    assert!(lines[0].starts_with("door\tlock\tfree\t0 waiters\tmay start in 35"), "{listed}");
+    assert!(lines[0].starts_with("door\tlock\tfree\t0 waiters\tmay start in 59m"), "{listed}");
     assert!(lines.len() == 2 && lines[1].starts_with("{t}:gate\t"), "{listed}");
 
     // A user without the permission for the record still sees the lock.

@@ -16,7 +16,7 @@ use ratatui::{
 use super::view::View;
 use crate::{
     force::QUESTION,
-    inspect::seconds,
+    inspect::{seconds, short},
     watch::{
         Sample,
         table::{Event, Row},
@@ -108,9 +108,11 @@ type Column = (&'static str, Constraint, fn(&Row) -> Cell<'static>);
 
 /// Returns the columns that fit a terminal.
 fn columns(width: u16) -> Vec<Column> {
+    // The longest kind is `expirable semaphore`.
+    let kind = if width >= 130 { 19 } else { 11 };
     let columns: [(u16, Column); 9] = [
         (0, ("NAME", Constraint::Fill(3), |row| Cell::new(row.name.to_string()))),
-        (100, ("KIND", Constraint::Length(11), |row| Cell::new(row.kind.clone()))),
+        (100, ("KIND", Constraint::Length(kind), |row| Cell::new(row.kind.clone()))),
         (0, ("HOLDER", Constraint::Length(14), |row| Cell::new(holder(row)))),
         (0, ("HELD", Constraint::Length(8), |row| Cell::new(held(row)))),
         (0, ("LEASE", Constraint::Length(7), |row| Cell::new(lease(row)))),
@@ -118,7 +120,7 @@ fn columns(width: u16) -> Vec<Column> {
             0,
             ("WAITERS", Constraint::Length(7), |row| {
                 let waiters = if row.waiting > 0 { row.waiting.to_string() } else { String::new() };
-                Cell::new(waiters).style(Style::new().fg(ODD))
+                Cell::new(Span::styled(waiters, ODD))
             }),
         ),
         (
@@ -133,7 +135,7 @@ fn columns(width: u16) -> Vec<Column> {
                 Cell::new(if row.rate >= 0.05 { format!("{:.1}", row.rate) } else { String::new() })
             }),
         ),
-        (0, ("ODD", Constraint::Fill(2), |row| Cell::new(odd(row)).style(Style::new().fg(BAD)))),
+        (0, ("ODD", Constraint::Fill(2), |row| Cell::new(Span::styled(odd(row), BAD)))),
     ];
     columns.into_iter().filter(|it| it.0 <= width).map(|it| it.1).collect()
 }
@@ -175,16 +177,6 @@ fn lease(row: &Row) -> String {
 fn odd(row: &Row) -> String {
     let odd = row.error.as_deref().into_iter().chain(row.odd.iter().copied());
     odd.collect::<Vec<_>>().join(", ")
-}
-
-/// Returns a time in at most seven characters.
-fn short(time: Duration) -> String {
-    match time.as_secs() {
-        ..60 => seconds(time),
-        secs @ 60..3_600 => format!("{}m {:02}s", secs / 60, secs % 60),
-        secs @ 3_600..86_400 => format!("{}h {:02}m", secs / 3_600, secs / 60 % 60),
-        secs => format!("{}d {:02}h", secs / 86_400, secs / 3_600 % 24),
-    }
 }
 
 fn changes(sample: &Sample) -> Paragraph<'static> {
