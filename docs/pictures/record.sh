@@ -175,7 +175,7 @@ record_top() {
     fill
     # shellcheck disable=SC2016
     background sh -c 'while :; do leasehold run --fenced jobs/index -- sleep 0.6; leasehold run mail/queue -- sleep 1.4; done'
-    terminal 140 30
+    terminal 150 30
     line 0 'leasehold top'
     sleep 5
     on_redis HSET crashed/worker "$owner:9" 1

@@ -109,7 +109,7 @@ type Column = (&'static str, Constraint, fn(&Row) -> Cell<'static>);
 /// Returns the columns that fit a terminal.
 fn columns(width: u16) -> Vec<Column> {
     // The longest kind is `expirable semaphore`.
-    let kind = if width >= 130 { 19 } else { 11 };
+    let kind = if width >= 150 { 19 } else { 11 };
     let columns: [(u16, Column); 9] = [
         (0, ("NAME", Constraint::Fill(3), |row| Cell::new(row.name.to_string()))),
         (100, ("KIND", Constraint::Length(kind), |row| Cell::new(row.kind.clone()))),
