@@ -3,7 +3,7 @@
 //! Other clients choose names and owners. This is safe, because `ratatui` draws no control
 //! characters.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use ratatui::{
     Frame,
@@ -243,7 +243,7 @@ fn popup(frame: &mut Frame<'_>, view: &View) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime};
 
     use leasehold::Name;
     use ratatui::{Terminal, backend::TestBackend};
