@@ -1,6 +1,6 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate fuzz defects servers matrix limits interop chaos referee bench instructions prepare tests fmt clippy features docs book rivals apps dashboards advisories browser
+.PHONY: help test verify fix simulate fuzz defects servers matrix limits interop chaos referee bench instructions prepare tests fmt clippy features docs book rivals apps dashboards advisories browser static
 
 SEEDS ?= 2000
 SEED ?=
@@ -75,6 +75,9 @@ dashboards: ## the queries of contrib/ in a real Prometheus; installs it and jq 
 
 browser:    ## the page of `leasehold ui` in a headless Chromium; installs it and Node if they are missing
 	cli/browser/run.sh
+
+static:     ## `leasehold` as one static binary, in target/TARGET/release; fails if it needs a shared library
+	cli/static.sh
 
 advisories: ## known vulnerabilities of dependencies, by cargo-deny; fails if it cannot check
 	.ci/advisories

@@ -689,8 +689,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Name`](crate::Error::Name) if the pattern is not a valid name, and the errors of
-    /// the store.
+    /// The errors of the store.
     ///
     /// # Cancel safety
     ///
@@ -747,10 +746,10 @@ impl Client {
         pattern: impl AsRef<str>,
         cursor: &mut NameCursor,
     ) -> Result<Vec<Name>> {
-        let pattern = Name::new(pattern)?;
+        let (every, pattern) = (Name::new("*")?, pattern.as_ref());
         let Some((server, at)) = cursor.next else { return Ok(vec![]) };
-        let search = |store| inspect::search(store, server, at, pattern.as_str());
-        let found = self.engine.ask(&pattern, search).await?;
+        let search = |store| inspect::search(store, server, at, pattern);
+        let found = self.engine.ask(&every, search).await?;
         let (names, next) = match found {
             Some(found) => {
                 (found.names, Some(found.next.map_or((server + 1, 0), |at| (server, at))))

@@ -5,12 +5,25 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Parser};
 use clap_complete::Shell;
 
+/// Leading spaces keep the lines apart in the man page.
+const VARIABLES: &str = "\
+Variables of COMMAND:
+  LOCK_HELD      1
+  LOCK_NAME      the name
+  LOCK_OWNER     the owner, as it is in Redis
+  LOCK_FENCE     the fencing token of `run --fenced`, or the term of `elect`
+  LOCK_TTL_MS    the lease in milliseconds
+  LOCK_DEADLINE  the end of the first lease, in milliseconds since 1970";
+
 /// Locks for commands and scripts, on Redis.
 ///
 /// REDIS_URL names the server. Never put a password of the server on a command line.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version)]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
     #[command(subcommand)]
     pub(crate) command: Subcommand,
 }
@@ -45,10 +58,8 @@ pub(crate) enum Subcommand {
 /// holds the lock, 76 the lock was lost, 126 the command is not executable, 127 the command was not
 /// found.
 #[derive(Args, Debug)]
+#[command(after_help = VARIABLES)]
 pub(crate) struct Run {
-    #[command(flatten)]
-    pub(crate) server: Server,
-
     #[command(flatten)]
     pub(crate) waiting: Waiting,
 
@@ -115,9 +126,6 @@ pub(crate) struct Run {
 #[derive(Args, Debug)]
 pub(crate) struct Lock {
     #[command(flatten)]
-    pub(crate) server: Server,
-
-    #[command(flatten)]
     pub(crate) waiting: Waiting,
 
     #[command(flatten)]
@@ -144,9 +152,6 @@ pub(crate) struct Lock {
 #[derive(Args, Debug)]
 pub(crate) struct Renew {
     #[command(flatten)]
-    pub(crate) server: Server,
-
-    #[command(flatten)]
     pub(crate) side: Side,
 
     /// The lease
@@ -165,9 +170,6 @@ pub(crate) struct Renew {
 /// Exits with 76 if the hold has ended, and with 1 if there was nothing to release by force.
 #[derive(Args, Debug)]
 pub(crate) struct Unlock {
-    #[command(flatten)]
-    pub(crate) server: Server,
-
     #[command(flatten)]
     pub(crate) side: Side,
 
@@ -195,9 +197,6 @@ pub(crate) struct Unlock {
 #[derive(Args, Debug)]
 pub(crate) struct Wait {
     #[command(flatten)]
-    pub(crate) server: Server,
-
-    #[command(flatten)]
     pub(crate) waiting: Waiting,
 
     /// The name of the object
@@ -211,10 +210,8 @@ pub(crate) struct Wait {
 /// its term as soon as it leads, and leads until it gets a signal. The exit codes are those of
 /// `leasehold run`.
 #[derive(Args, Debug)]
+#[command(after_help = VARIABLES)]
 pub(crate) struct Elect {
-    #[command(flatten)]
-    pub(crate) server: Server,
-
     /// Prints each leader and its term, and is not a candidate
     #[arg(long, conflicts_with_all = ["value", "http", "grace", "command"])]
     pub(crate) observe: bool,
@@ -256,9 +253,6 @@ pub(crate) struct Elect {
 /// Exits with 1 if there is no such object.
 #[derive(Args, Debug)]
 pub(crate) struct Show {
-    #[command(flatten)]
-    pub(crate) server: Server,
-
     /// Prints JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -274,9 +268,6 @@ pub(crate) struct Show {
 /// and queues look like the data of other programs: see --data.
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    #[command(flatten)]
-    pub(crate) server: Server,
-
     /// Prints a line of JSON for each object
     #[arg(long)]
     pub(crate) json: bool,
@@ -300,9 +291,6 @@ pub(crate) struct List {
 #[derive(Args, Debug)]
 pub(crate) struct Top {
     #[command(flatten)]
-    pub(crate) server: Server,
-
-    #[command(flatten)]
     pub(crate) watching: Watching,
 }
 
@@ -311,9 +299,6 @@ pub(crate) struct Top {
 /// Prints the address of the page. Anyone who reaches that address can read it.
 #[derive(Args, Debug)]
 pub(crate) struct Ui {
-    #[command(flatten)]
-    pub(crate) server: Server,
-
     #[command(flatten)]
     pub(crate) watching: Watching,
 
@@ -349,9 +334,6 @@ pub(crate) struct Watching {
 /// unreachable.
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
-    #[command(flatten)]
-    pub(crate) server: Server,
-
     /// Prints JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -374,9 +356,6 @@ pub(crate) struct Doctor {
 /// It acquires and releases locks of its own as fast as it can, and leaves no keys behind.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    #[command(flatten)]
-    pub(crate) server: Server,
-
     /// Prints JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -439,12 +418,13 @@ pub(crate) struct Side {
 /// How the server is found.
 #[derive(Args, Debug)]
 pub(crate) struct Server {
-    /// The URL of the server, without a password
-    #[arg(long, value_name = "URL", conflicts_with = "url_file")]
+    /// The URL of the server, without a password [default: the first of REDIS_URL, the file
+    /// leasehold/url in $XDG_CONFIG_HOME or ~/.config, and the file /etc/leasehold/url]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "url_file")]
     pub(crate) url: Option<String>,
 
     /// A file with the URL of the server, which may have a password
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) url_file: Option<PathBuf>,
 }
 
@@ -502,6 +482,17 @@ mod tests {
         for wrong in ["", "s", "1d", "1.2.3", "-1", "1e3", "999999999999999999999h"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn server_is_read_before_and_after_the_subcommand() {
+        let url = ["--url", "redis://one/"];
+        for line in [&[&["leasehold"], &url[..], &["ls"]], &[&["leasehold", "ls"], &url[..], &[]]] {
+            let cli = Cli::try_parse_from(line.concat()).unwrap();
+            assert_eq!(cli.server.url.as_deref(), Some("redis://one/"));
+        }
+        let of_the_command = ["leasehold", "run", "door", "ls", "--url", "x"];
+        assert_eq!(Cli::try_parse_from(of_the_command).unwrap().server.url, None);
     }
 
     #[test]

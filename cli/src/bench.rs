@@ -7,35 +7,31 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
-    args::Bench,
+    args::{Bench, Server},
     exit::Exit,
     inspect::print,
-    run::{
-        farewell,
-        signals::{self, Signals},
-    },
+    run::farewell,
     server,
+    signals::{self, Signals},
 };
 
 /// Numbers of tasks, each with a lock of its own.
 const TASKS: [usize; 3] = [1, 16, 64];
 
-pub(crate) async fn bench(bench: &Bench) -> Result<u8, Exit> {
-    let client = server::connect(&bench.server).await?;
-    let other = server::connect(&bench.server).await?;
+pub(crate) async fn bench(server: &Server, bench: &Bench) -> Result<u8, Exit> {
     let mut signals = Signals::catch(true)?;
+    let client = server::connect_or_end(server, Client::builder(), &mut signals).await?;
+    let other = server::connect_or_end(server, Client::builder(), &mut signals).await?;
     let prefix = format!("leasehold-bench:{}", client.id());
     let measured = tokio::select! {
-        measured = measure(&client, &other, &prefix, bench.time) => measured,
+        measured = measure(&client, &other, &prefix, bench.time) => measured.map_err(Exit::from),
         signal = signals.fatal() => {
-            farewell(&client).await;
-            farewell(&other).await;
-            return Ok(signals::code(signal));
+            Err(signals::ended_by(signal, "measure server", "nothing was measured"))
         }
     };
-    let measured = measured?;
     farewell(&client).await;
     farewell(&other).await;
+    let measured = measured?;
     print(&if bench.json { format!("{}\n", measured.as_json()) } else { measured.as_text() })?;
     Ok(0)
 }

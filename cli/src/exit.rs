@@ -78,6 +78,6 @@ impl From<Error> for Exit {
 /// Writes one line to stderr.
 pub(crate) fn say(line: &str) {
     // If stderr fails, the exit code still shows the result.
-    let line = line.replace(|it: char| it.is_control() && it != '\n', " ");
+    let line = line.replace(char::is_control, " ");
     drop(writeln!(io::stderr(), "leasehold: {line}"));
 }

@@ -22,9 +22,11 @@ pub(crate) struct Forcible {
 impl Forcible {
     /// Finds the holders of `name`. Fails if the lock cannot be released by force.
     pub(crate) async fn find(client: &Client, name: &str) -> Result<Self, Exit> {
-        let found = client.inspect(name).await?.filter(|found| !found.holders.is_empty());
-        let Some(found) = found else {
-            let text = format!("unlock `{name}`: the lock is free; nothing was released");
+        let found = client.inspect(name).await?;
+        let is_left_over = found.as_ref().is_some_and(|found| found.is_left_over);
+        let Some(found) = found.filter(|found| !found.holders.is_empty()) else {
+            let remedy = if is_left_over { "delete its key" } else { "nothing was released" };
+            let text = format!("unlock `{name}`: the lock is free; {remedy}");
             return Err(Exit::new(ABSENT, text));
         };
         let lock = match found.kind {
@@ -58,25 +60,39 @@ impl Forcible {
         as_text(&self.found)
     }
 
-    /// Releases the holders that were shown, and returns those that still held the lock. Records
-    /// each release for an audit, and publishes it. `how` names the command, and perhaps its user.
-    pub(crate) async fn release(&self, how: &str) -> Result<Vec<&Holder>, Exit> {
-        let (mut released, by) = (vec![], by(how));
+    /// Releases the holders that were shown, and calls `released` for each that still held the
+    /// lock. Records each release for an audit, and publishes it. `how` names the command, and
+    /// perhaps its user.
+    pub(crate) async fn release(
+        &self,
+        how: &str,
+        mut released: impl FnMut(&Holder),
+    ) -> Result<(), Exit> {
+        let (mut count, by, name) = (0, by(how), self.name());
         for holder in &self.found.holders {
-            if self.lock.force_release_owner(holder.owner(), &by).await? {
-                released.push(holder);
+            match self.lock.force_release_owner(holder.owner(), &by).await {
+                Ok(true) => {
+                    count += 1;
+                    released(holder);
+                }
+                Ok(false) => {}
+                Err(error) if count == 0 => return Err(error.into()),
+                Err(error) => {
+                    let all = self.found.holders.len();
+                    let text = format!("unlock `{name}`: only {count} of {all} released: {error}");
+                    return Err(Exit::new(Exit::from(error).code, text));
+                }
             }
         }
-        match released.is_empty() {
-            true => {
+        match count {
+            0 => {
                 let text = format!(
-                    "unlock `{}`: the holders released the lock meanwhile; use `leasehold show` to \
-                     see the present ones",
-                    self.name()
+                    "unlock `{name}`: the holders released the lock meanwhile; use `leasehold show` \
+                     to see the present ones"
                 );
                 Err(Exit::new(ABSENT, text))
             }
-            false => Ok(released),
+            _ => Ok(()),
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{
-    args::{List, Show},
+    args::{List, Server, Show},
     exit::{ABSENT, Exit, UNAVAILABLE, say},
     progress::Progress,
     server,
@@ -21,29 +21,24 @@ use crate::{
 /// The number of objects that are read at the same time.
 const AT_ONCE: usize = 64;
 
-pub(crate) async fn show(show: &Show) -> Result<u8, Exit> {
-    let client = server::connect(&show.server).await?;
+pub(crate) async fn show(server: &Server, show: &Show) -> Result<u8, Exit> {
+    let client = server::connect(server).await?;
     let name = &show.name;
     let found = client.inspect(name).await?;
     let forced = records_of(&client, name).await;
-    match &found {
-        Some(found) if show.json => {
-            let mut json = as_json(found);
+    print(&match show.json {
+        true => {
+            let absent = || json!({ "name": name, "kind": null });
+            let mut json = found.as_ref().map_or_else(absent, as_json);
             json["forced"] = forced.iter().map(record_as_json).collect();
-            print(&format!("{json}\n"))?;
-            return Ok(0);
+            format!("{json}\n")
         }
-        Some(found) => print(&as_text(found))?,
-        None => {}
-    }
-    if !show.json {
-        print(
-            &records(&forced, None)
-                .iter()
-                .map(|it| format!("  forced      {it}\n"))
-                .collect::<String>(),
-        )?;
-    }
+        false => {
+            let forced = records(&forced, None);
+            let forced: String = forced.iter().map(|it| format!("  forced      {it}\n")).collect();
+            found.as_ref().map(as_text).unwrap_or_default() + &forced
+        }
+    })?;
     match found {
         Some(_) => Ok(0),
         None => Err(Exit::new(
@@ -83,9 +78,9 @@ fn record_as_json(forced: &ForcedRelease) -> Value {
     json!({ "at_ms": at as u64, "owner": forced.owner, "by": forced.by })
 }
 
-pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
+pub(crate) async fn list(server: &Server, list: &List) -> Result<u8, Exit> {
     let mut progress = Progress::new();
-    let client = server::connect(&list.server).await?;
+    let client = server::connect(server).await?;
     let (mut lines, mut unreadable) = (BTreeMap::new(), 0);
     let ended = read_all(&client, &list.pattern, &mut progress, |name, found| {
         unreadable += usize::from(found.is_err());
@@ -246,8 +241,17 @@ pub(crate) fn as_text(found: &Inspection) -> String {
     if let Some(token) = found.token {
         line("token", &token);
     }
+    if let Some(left) = found.next_start_in {
+        line("once per", &format!("has started, may start again in {}", short(left)));
+    }
     odd(found).iter().for_each(|odd| line("odd", &odd.text));
     text
+}
+
+/// Returns the process and the reason of a holder, if its client publishes them.
+pub(crate) fn process(holder: &Holder) -> Option<String> {
+    let reason = holder.reason().map(|reason| format!(", reason {reason:?}"));
+    Some(format!("{}{}", holder.client()?, reason.unwrap_or_default()))
 }
 
 /// Returns for how long the client has held the object, by its own report.
@@ -260,18 +264,18 @@ fn as_line(found: &Inspection) -> String {
     let holders = match found.holders.as_slice() {
         [] => "free".to_owned(),
         [holder] => {
-            let client = holder.client().map(|client| format!(" {client}")).unwrap_or_default();
-            let reason = holder.reason().map(|reason| format!(", reason {reason:?}"));
-            let (lease, reason) = (lease(holder.remaining()), reason.unwrap_or_default());
-            format!("{}{client}{reason}, {lease}", holder.owner())
+            let process = process(holder).map(|it| format!(" {it}")).unwrap_or_default();
+            format!("{}{process}, {}", holder.owner(), lease(holder.remaining()))
         }
         holders => format!("{} holders", holders.len()),
     };
     let number = found.number.map(|number| format!("\tnumber {number}")).unwrap_or_default();
     let size = found.size.map(|size| format!("\tsize {size}")).unwrap_or_default();
+    let next = found.next_start_in.map(|left| format!("\tmay start in {}", short(left)));
+    let next = next.unwrap_or_default();
     let odd: String = odd(found).iter().map(|odd| format!("\todd: {}", odd.text)).collect();
     let (name, kind, waiters) = (&found.name, found.kind, found.waiters.len());
-    format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{size}{odd}")
+    format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{size}{next}{odd}")
 }
 
 fn as_json(found: &Inspection) -> Value {
@@ -306,6 +310,7 @@ fn as_json(found: &Inspection) -> Value {
         "key_of": found.key_of(),
         "token": found.token,
         "expires_ms": millis(found.expires_in),
+        "next_start_ms": millis(found.next_start_in),
         "odd": odd(found).iter().map(|odd| odd.text).collect::<Vec<_>>(),
     })
 }
@@ -325,6 +330,11 @@ pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
             expires && is_endless,
             "hold never expires",
             "if the holder is gone, release the lock: leasehold unlock --force",
+        ),
+        (
+            found.is_left_over,
+            "nobody holds it, but its key exists",
+            "no writer can acquire it before the key expires: delete the key",
         ),
         (
             found.waiters.first().is_some_and(|it| it.is_overdue),
@@ -363,6 +373,16 @@ fn lease(remaining: Option<Duration>) -> String {
 
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
+}
+
+/// Returns a time in at most seven characters.
+pub(crate) fn short(time: Duration) -> String {
+    match time.as_secs() {
+        ..60 => seconds(time),
+        secs @ 60..3_600 => format!("{}m {:02}s", secs / 60, secs % 60),
+        secs @ 3_600..86_400 => format!("{}h {:02}m", secs / 3_600, secs / 60 % 60),
+        secs => format!("{}d {:02}h", secs / 86_400, secs / 3_600 % 24),
+    }
 }
 
 #[cfg(test)]

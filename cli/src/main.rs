@@ -17,6 +17,7 @@ mod progress;
 mod run;
 mod script;
 mod server;
+mod signals;
 mod top;
 mod ui;
 mod watch;
@@ -49,19 +50,20 @@ fn command() -> ExitCode {
             return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
         }
     };
+    let server = &cli.server;
     let ended = match &cli.command {
-        Subcommand::Run(run) => in_this_thread(run::run(run)),
-        Subcommand::Lock(lock) => in_this_thread(script::lock(lock)),
-        Subcommand::Renew(renew) => in_this_thread(script::renew(renew)),
-        Subcommand::Unlock(unlock) => in_this_thread(script::unlock(unlock)),
-        Subcommand::Wait(wait) => in_this_thread(script::wait(wait)),
-        Subcommand::Show(show) => in_this_thread(inspect::show(show)),
-        Subcommand::Ls(list) => in_this_thread(inspect::list(list)),
-        Subcommand::Top(top) => in_this_thread(top::top(top)),
-        Subcommand::Ui(ui) => in_this_thread(ui::ui(ui)),
-        Subcommand::Elect(elect) => in_this_thread(elect::elect(elect)),
-        Subcommand::Doctor(doctor) => in_this_thread(doctor::doctor(doctor)),
-        Subcommand::Bench(bench) => in_this_thread(bench::bench(bench)),
+        Subcommand::Run(run) => in_this_thread(run::run(server, run)),
+        Subcommand::Lock(lock) => in_this_thread(script::lock(server, lock)),
+        Subcommand::Renew(renew) => in_this_thread(script::renew(server, renew)),
+        Subcommand::Unlock(unlock) => in_this_thread(script::unlock(server, unlock)),
+        Subcommand::Wait(wait) => in_this_thread(script::wait(server, wait)),
+        Subcommand::Show(show) => in_this_thread(inspect::show(server, show)),
+        Subcommand::Ls(list) => in_this_thread(inspect::list(server, list)),
+        Subcommand::Top(top) => in_this_thread(top::top(server, top)),
+        Subcommand::Ui(ui) => in_this_thread(ui::ui(server, ui)),
+        Subcommand::Elect(elect) => in_this_thread(elect::elect(server, elect)),
+        Subcommand::Doctor(doctor) => in_this_thread(doctor::doctor(server, doctor)),
+        Subcommand::Bench(bench) => in_this_thread(bench::bench(server, bench)),
         Subcommand::Completions(completions) => manual::completions(completions),
         Subcommand::Man(man) => manual::man(man),
     };

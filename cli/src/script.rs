@@ -6,21 +6,21 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{Client, Error, ObjectKind, Owner};
+use leasehold::{Client, Error, Holder, ObjectKind, Owner};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    args::{Lock, Renew, Side, Unlock, Wait},
+    args::{Lock, Renew, Server, Side, Unlock, Wait},
     exit::{ABSENT, DATA, Exit, LOST, USAGE, say},
     force::{Forcible, QUESTION},
     inspect::write,
     run::{
         farewell,
         hold::{self, Hold},
-        signals::{self, Signals},
     },
     server,
+    signals::{self, Signals},
 };
 
 /// The interval at which `wait` checks the object.
@@ -29,16 +29,16 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The shortest time between two checks, even if a lease is about to end.
 const SHORTEST_LOOK: Duration = Duration::from_millis(50);
 
-pub(crate) async fn lock(lock: &Lock) -> Result<u8, Exit> {
-    let client = server::connect(&lock.server).await?;
+pub(crate) async fn lock(server: &Server, lock: &Lock) -> Result<u8, Exit> {
     // Without this, a signal could leave a hold whose token was not printed.
     let mut signals = Signals::catch(true)?;
+    let client = server::connect_or_end(server, Client::builder(), &mut signals).await?;
     let wanted = hold::of_side(&client, &lock.name, &lock.side)?.lease(lock.ttl);
     let acquired = tokio::select! {
         acquired = acquire(&client, lock, &wanted) => acquired.map_err(Exit::from),
         signal = signals.fatal() => {
-            farewell(&client).await;
-            return Ok(signals::code(signal));
+            let operation = format!("acquire `{}`", lock.name);
+            Err(signals::ended_by(signal, &operation, "it is not held"))
         }
     };
     let failed = match acquired {
@@ -95,8 +95,8 @@ fn description(lock: &Lock, hold: &Hold) -> String {
     format!("{owner}{fence}")
 }
 
-pub(crate) async fn renew(renew: &Renew) -> Result<u8, Exit> {
-    let client = server::connect(&renew.server).await?;
+pub(crate) async fn renew(server: &Server, renew: &Renew) -> Result<u8, Exit> {
+    let client = server::connect(server).await?;
     let lock = of_same_side(&client, "renew", &renew.name, &renew.side).await?;
     match lock.renew_owner(&owner(&renew.token)?, renew.ttl).await? {
         true => Ok(0),
@@ -104,8 +104,8 @@ pub(crate) async fn renew(renew: &Renew) -> Result<u8, Exit> {
     }
 }
 
-pub(crate) async fn unlock(unlock: &Unlock) -> Result<u8, Exit> {
-    let client = server::connect(&unlock.server).await?;
+pub(crate) async fn unlock(server: &Server, unlock: &Unlock) -> Result<u8, Exit> {
+    let client = server::connect(server).await?;
     let Some(token) = &unlock.token else { return force(&client, unlock).await };
     let lock = of_same_side(&client, "unlock", &unlock.name, &unlock.side).await?;
     match lock.release_owner(&owner(token)?).await? {
@@ -168,9 +168,9 @@ async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     }
     let reason = unlock.reason.as_ref().map(|reason| format!(", reason {reason:?}"));
     let how = format!("unlock --force{}", reason.unwrap_or_default());
-    for holder in held.release(&how).await? {
-        say(&format!("unlock `{name}`: released by force, was held by {holder}"));
-    }
+    let released =
+        |holder: &Holder| say(&format!("unlock `{name}`: released by force, was held by {holder}"));
+    held.release(&how, released).await?;
     Ok(0)
 }
 
@@ -192,8 +192,8 @@ fn is_confirmed(held: &Forcible) -> Result<bool, Exit> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-pub(crate) async fn wait(wait: &Wait) -> Result<u8, Exit> {
-    let client = server::connect(&wait.server).await?;
+pub(crate) async fn wait(server: &Server, wait: &Wait) -> Result<u8, Exit> {
+    let client = server::connect(server).await?;
     let until = wait.waiting.timeout().map(|timeout| Instant::now() + timeout);
     loop {
         let found = client.inspect(&wait.name).await?;

@@ -7,15 +7,29 @@ use leasehold::{Client, ClientBuilder};
 use crate::{
     args::Server,
     exit::{Exit, UNAVAILABLE, USAGE},
+    signals::{self, Signals},
 };
 
 pub(crate) async fn connect(server: &Server) -> Result<Client, Exit> {
     connect_with(server, Client::builder()).await
 }
 
-/// Connects with these settings.
-pub(crate) async fn connect_with(server: &Server, settings: ClientBuilder) -> Result<Client, Exit> {
+async fn connect_with(server: &Server, settings: ClientBuilder) -> Result<Client, Exit> {
     Ok(settings.connect(&url(server)?).await?)
+}
+
+/// Connects with these settings, unless a signal ends this process before.
+pub(crate) async fn connect_or_end(
+    server: &Server,
+    settings: ClientBuilder,
+    signals: &mut Signals,
+) -> Result<Client, Exit> {
+    tokio::select! {
+        client = connect_with(server, settings) => client,
+        signal = signals.fatal() => {
+            Err(signals::ended_by(signal, "connect to server", "nothing was started"))
+        }
+    }
 }
 
 /// Finds the URL: on the command line, in the environment, or in a file of the user or the machine.

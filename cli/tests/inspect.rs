@@ -48,6 +48,8 @@ fn show_returns_1_for_an_absent_object() {
     let redis = Redis::start();
     redis.command(&["SET", "page", "text"]);
     redis.command(&["ZADD", "scores", "1", "one"]);
+    let error = leasehold(&redis, &["show", "two\nlines"]).ended().err;
+    assert!(error.starts_with("leasehold: show `two lines`: "), "{error}");
     for name in ["door", "page", "scores"] {
         let ended = leasehold(&redis, &["show", name]).ended();
         assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{name}");
@@ -385,6 +387,60 @@ fn show_omits_a_reader_without_a_lease_key() {
     assert_eq!((&shown["holders"][0]["owner"], texts(&shown["odd"])), (&OTHER.into(), vec![]));
 }
 
+/// A writer waits for this key until it expires, so an operator must see it.
+#[test]
+fn read_write_lock_without_holders_is_marked() {
+    let redis = Redis::start();
+    for mode in ["read", "write"] {
+        redis.command(&["HSET", mode, "mode", mode]);
+        let shown = json(&redis, mode);
+        assert_eq!(shown["kind"], format!("{mode} lock"));
+        assert_eq!(texts(&shown["odd"]), ["nobody holds it, but its key exists"]);
+        let forced = leasehold(&redis, &["unlock", "--force", "--yes", mode]).ended();
+        assert_eq!(forced.code, 1);
+        assert!(forced.err.contains("nobody holds it; delete its key"), "{}", forced.err);
+    }
+    assert_eq!(leasehold(&redis, &["ls"]).ended().out.lines().count(), 2);
+}
+
+#[test]
+fn record_of_once_per_is_shown_with_its_lock() {
+    let redis = Redis::start();
+    for name in ["door", "{t}:gate"] {
+        let words = ["run", "--once-per", "1h", name, "true"];
+        assert_eq!(leasehold(&redis, &words).ended().code, 0);
+        let left = json(&redis, name)["next_start_ms"].as_u64().unwrap();
+        assert!((3_500_000..=3_600_000).contains(&left), "{left}");
+    }
+    let text = leasehold(&redis, &["show", "door"]).ended().out;
+    assert!(text.contains("  once per    has started, may start again in 59m"), "{text}");
+    let listed = leasehold(&redis, &["ls"]).ended().out;
+    let lines: Vec<_> = listed.lines().collect();
+    assert!(lines[0].starts_with("door\tlock\tfree\t0 waiters\tmay start in 59m"), "{listed}");
+    assert!(lines.len() == 2 && lines[1].starts_with("{t}:gate\t"), "{listed}");
+
+    // A user without the permission for the record still sees the lock.
+    redis.command(&["HSET", "door", OWNER, "1"]);
+    let keys = ["~door", "~{door}*", "~redisson_*", "~leasehold_[^r]*", "~leasehold_rwlock__*"];
+    let rights = [&["+@all", "&*"], &keys[..]].concat();
+    let mut show = command(&["show", "--json", "door"]);
+    show.env("REDIS_URL", redis.user("reader", &rights));
+    let ended = Process::of(show).ended();
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert!(ended.out.contains("\"next_start_ms\":null"), "{}", ended.out);
+}
+
+#[test]
+fn pattern_of_ls_may_have_any_braces() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "{tenant-7}:door", OWNER, "1"]);
+    for pattern in ["{tenant*", "*}:door", "{}*door", "{[st]enant-7}:*"] {
+        let listed = leasehold(&redis, &["ls", pattern]).ended();
+        let expected = usize::from(pattern != "{}*door");
+        assert_eq!((listed.code, listed.out.lines().count()), (0, expected), "{pattern}");
+    }
+}
+
 #[test]
 fn show_accepts_infinite_scores_of_a_sorted_set() {
     let redis = Redis::start();
@@ -448,7 +504,7 @@ fn json_has_the_fields_that_the_guide_lists() {
             fields.push(row);
         }
     }
-    assert_eq!(fields.len(), 20, "{fields:?}");
+    assert_eq!(fields.len(), 21, "{fields:?}");
 }
 
 #[test]

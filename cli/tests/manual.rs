@@ -22,6 +22,9 @@ fn man_pages_are_written_for_each_subcommand() {
     assert_eq!(ended.code, 0, "{}", ended.err);
     let run = fs::read_to_string(folder.join("leasehold-run.1")).unwrap();
     assert!(run.contains("busy\\-ok") && run.contains("The lease, which is renewed"), "{run}");
+    for text in ["LOCK_FENCE", "REDIS_URL", "/etc/leasehold/url"] {
+        assert!(run.contains(text), "{text}: {run}");
+    }
     assert!(folder.join("leasehold.1").exists() && folder.join("leasehold-unlock.1").exists());
     fs::remove_dir_all(&folder).unwrap();
     assert_eq!(Process::of(command(&["man", "/nonexistent"])).ended().code, 71);

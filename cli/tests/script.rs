@@ -219,6 +219,11 @@ fn forced_release_leaves_a_record_that_show_and_doctor_print() {
     let free = leasehold(&redis, &["show", "door"]).ended();
     assert_eq!(free.code, 1);
     assert!(free.out.starts_with("  forced      20") && is_record(&free.out), "{}", free.out);
+    let free = leasehold(&redis, &["show", "--json", "door"]).ended();
+    assert_eq!(free.code, 1);
+    let shown: serde_json::Value = serde_json::from_str(&free.out).unwrap();
+    assert_eq!((&shown["name"], &shown["kind"]), (&"door".into(), &serde_json::Value::Null));
+    assert_eq!(shown["forced"][0]["owner"], token.as_str());
     lock(&redis, &["--ttl", "10m"]);
     let held = leasehold(&redis, &["show", "door"]).ended().out;
     assert!(held.starts_with("door: lock\n") && is_record(&held), "{held}");
@@ -252,6 +257,65 @@ fn forced_release_requires_permission_to_write_its_record() {
         assert_eq!(held, i64::from(expected == 69));
         rights.extend(added);
     }
+}
+
+#[test]
+fn user_of_the_guide_releases_every_kind_of_lock_by_force() {
+    const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
+    let redis = Redis::start();
+    let guide = acl_rules_in(include_str!("../../docs/guide/acl.md"), "leasehold");
+    let shows = acl_rules_in(include_str!("../../docs/guide/command.md"), "ops").swap_remove(0);
+    let is_wanted = |rules: &&Vec<&str>| {
+        ["~app:*", "~{app:*", "~redisson_lock_queue:{app:*", "~leasehold_audit__forced"]
+            .iter()
+            .any(|key| rules.contains(key))
+    };
+    let resets = |rule: &&str| rule.starts_with(['>', 'r', 'o']) || *rule == "-@all";
+    let locks: Vec<_> = guide.iter().filter(is_wanted).flatten().copied().collect();
+    let locks: Vec<_> = locks.into_iter().filter(|rule| !resets(rule)).collect();
+    let url = redis.user("operator", &[&shows[..], &locks].concat());
+    let writer = format!("{OWNER}:write");
+    let reader = format!("{{app:read}}:{OWNER}:rwlock_timeout:1");
+    for words in [
+        &["HSET", "app:lock", OWNER, "1"][..],
+        &["HSET", "app:fair", OWNER, "1"],
+        &["RPUSH", "redisson_lock_queue:{app:fair}", OWNER],
+        &["HSET", "app:write", "mode", "write", &writer, "1"],
+        &["HSET", "app:read", "mode", "read", OWNER, "1"],
+        &["SET", &reader, "1"],
+    ] {
+        redis.command(words);
+    }
+    for kind in ["lock", "fair", "write", "read"] {
+        let name = format!("app:{kind}");
+        let mut unlock = command(&["unlock", "--force", "--yes", &name]);
+        unlock.env("REDIS_URL", &url);
+        let ended = Process::of(unlock).ended();
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        assert_eq!(redis.command(&["EXISTS", &name]).number(), 0, "{name}");
+    }
+}
+
+#[test]
+fn forced_release_that_fails_half_way_reports_the_released_holders() {
+    const FIRST: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
+    const SECOND: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", "mode", "read", FIRST, "1", SECOND, "1"]);
+    let [first, second] = [FIRST, SECOND].map(|owner| format!("{{door}}:{owner}:rwlock_timeout:1"));
+    for lease in [&first, &second] {
+        redis.command(&["SET", lease, "1", "PX", "600000"]);
+    }
+    let writes = format!("~{first}");
+    let rights = ["+@all", "&*", "%R~*", "~door", "~leasehold_*", &writes];
+    let mut unlock = command(&["unlock", "--force", "--yes", "door"]);
+    unlock.env("REDIS_URL", redis.user("operator", &rights));
+    let ended = Process::of(unlock).ended();
+    assert_eq!(ended.code, 69, "{}", ended.err);
+    let lines: Vec<_> = ended.err.lines().collect();
+    assert!(lines[0].contains(&format!("was held by `{FIRST}`")), "{}", ended.err);
+    assert!(lines[1].contains("only 1 of 2 released: access to `door` denied"), "{}", ended.err);
+    assert_eq!(redis.command(&["HKEYS", "door"]).list().len(), 2);
 }
 
 #[test]

@@ -130,6 +130,11 @@ fn ui_state_shows_holds_waiters_and_changes() {
     let granted = |state: &Value| state["events"].to_string().contains("granted");
     assert!(granted(&state) && state["lost"] == 0, "{state}");
 
+    eventually("the process is published", SOON, || {
+        let process = row(&ui.state(), "door").unwrap()["holders"][0]["process"].to_string();
+        process.contains("leasehold run ") && process.contains(&format!("(pid {})", holder.pid()))
+    });
+
     // The holder was killed, so its lease expires.
     holder.signal(Signal::KILL);
     eventually("the loss is seen", SOON, || {

@@ -97,6 +97,7 @@ fill() {
     background leasehold run orders/42 -- sleep 600
     background leasehold run orders/42 -- sleep 600
     background leasehold run reports/daily -- sleep 600
+    leasehold run --once-per 23h backup/nightly -- true
     background leasehold run --permits 4 render -- sleep 600
     background leasehold run --permits 4 render -- sleep 600
     sleep 2
@@ -115,7 +116,7 @@ background() {
 
 record_run() {
     empty
-    printf '#!/bin/sh\nfor part in 1 2 3; do echo "part $part of 3"; sleep 1.5; done\n' >"$work/report"
+    printf '#!/bin/sh\nfor part in 1 2 3; do echo "part $part of 3"; sleep 2; done\n' >"$work/report"
     chmod +x "$work/report"
     terminal 104 21 web-1
     tmux split-window -v -l 12 -c "$work" "$(shell web-2)"
@@ -123,6 +124,8 @@ record_run() {
     line 0.0 'leasehold run reports/daily -- ./report'
     sleep 1
     frame 2
+    # By then, the holder has published its process.
+    sleep 2.5
     line 0.1 'leasehold run -n reports/daily -- ./report; echo $?'
     sleep 1
     frame 4
@@ -172,7 +175,7 @@ record_top() {
     fill
     # shellcheck disable=SC2016
     background sh -c 'while :; do leasehold run --fenced jobs/index -- sleep 0.6; leasehold run mail/queue -- sleep 1.4; done'
-    terminal 140 30
+    terminal 150 30
     line 0 'leasehold top'
     sleep 5
     on_redis HSET crashed/worker "$owner:9" 1

@@ -55,6 +55,12 @@ pub struct Inspection {
     /// After which time the key of this name expires. `None` if the key has no TTL, or does not
     /// exist.
     pub expires_in: Option<Duration>,
+    /// Whether the key of a read-write lock exists although it has no holder, for example because
+    /// somebody deleted the holder by hand. No writer can acquire the lock until the key expires.
+    pub is_left_over: bool,
+    /// After which time `leasehold run --once-per` may start its command again. `None` if it may
+    /// start now, or if the user may not read the key of the record.
+    pub next_start_in: Option<Duration>,
 }
 
 impl Inspection {

@@ -12,7 +12,7 @@ use leasehold::{Client, Error, Health, Inspection, Name};
 use serde_json::{Value, json};
 
 use crate::{
-    args::Doctor,
+    args::{Doctor, Server},
     exit::Exit,
     inspect::{odd, print, read_all, records},
     progress::Progress,
@@ -80,8 +80,8 @@ impl Finding {
     }
 }
 
-pub(crate) async fn doctor(doctor: &Doctor) -> Result<u8, Exit> {
-    let client = server::connect(&doctor.server).await?;
+pub(crate) async fn doctor(server: &Server, doctor: &Doctor) -> Result<u8, Exit> {
+    let client = server::connect(server).await?;
     let reports = client.server_reports().await?;
     let mut findings: Vec<Finding> = reports.iter().flat_map(checks::of_report).collect();
     let (health, round_trips) = measure(&client).await;

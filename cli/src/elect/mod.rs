@@ -6,31 +6,26 @@ mod status;
 
 use std::{io, time::Duration};
 
-use leasehold::{Election, Leadership};
+use leasehold::{Client, Election, Leadership};
 use tokio::{spawn, time::sleep};
 
 use self::status::Status;
 use crate::{
-    args::Elect,
+    args::{Elect, Server},
     exit::{Exit, LOST, say},
     http,
     inspect::write,
-    run::{
-        Job, farewell, finish, grace,
-        hold::Hold,
-        is_in_foreground,
-        signals::{self, Signals},
-        supervise,
-    },
+    run::{Job, farewell, finish, grace, hold::Hold, is_in_foreground, supervise},
     server,
+    signals::{self, Signals},
 };
 
 /// The pause after a rejection before the client reads the leader again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-pub(crate) async fn elect(elect: &Elect) -> Result<u8, Exit> {
+pub(crate) async fn elect(server: &Server, elect: &Elect) -> Result<u8, Exit> {
     if elect.observe {
-        return observe(elect).await;
+        return observe(server, elect).await;
     }
     let (name, ttl) = (elect.name.clone(), elect.ttl);
     let job = Job { name, words: elect.command.clone(), ttl, grace: grace(elect.grace, ttl)? };
@@ -41,20 +36,17 @@ pub(crate) async fn elect(elect: &Elect) -> Result<u8, Exit> {
     if let Some(address) = elect.http {
         spawn(http::serve(http::listen(address).await?, status.clone()));
     }
-    let client = tokio::select! {
-        client = server::connect(&elect.server) => client?,
-        signal = signals.fatal() => return Ok(signals::code(signal)),
-    };
+    let client = server::connect_or_end(server, Client::builder(), &mut signals).await?;
     let election = client.election(&elect.name)?.ttl(ttl);
     if elect.http.is_some() {
         follow(&election, status.clone())?;
     }
     let led = tokio::select! {
         led = election.campaign(&value) => led.map_err(Exit::from),
-        signal = signals.fatal() => Err(Exit::new(
-            signals::code(signal),
-            format!("campaign in `{}`: ended by a signal before this candidate led", elect.name),
-        )),
+        signal = signals.fatal() => {
+            let operation = format!("campaign in `{}`", elect.name);
+            Err(signals::ended_by(signal, &operation, "this candidate did not lead"))
+        }
     };
     let result = match led {
         Ok(leadership) => {
@@ -96,8 +88,8 @@ async fn lead(
 }
 
 /// Prints each leader, until the reader of stdout is gone.
-async fn observe(elect: &Elect) -> Result<u8, Exit> {
-    let client = server::connect(&elect.server).await?;
+async fn observe(server: &Server, elect: &Elect) -> Result<u8, Exit> {
+    let client = server::connect(server).await?;
     let mut leaders = client.election(&elect.name)?.observe()?;
     let status = Status::default();
     loop {

@@ -14,7 +14,6 @@ mod command;
 mod environment;
 pub(crate) mod hold;
 mod period;
-pub(crate) mod signals;
 mod starter;
 mod target;
 mod watcher;
@@ -27,7 +26,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 use self::{
     command::Command,
     hold::{Acquired, Hold},
-    signals::Signals,
 };
 pub(crate) use self::{
     command::is_in_foreground,
@@ -35,9 +33,10 @@ pub(crate) use self::{
     watcher::{WATCH, watch},
 };
 use crate::{
-    args::Run,
+    args::{Run, Server},
     exit::{Exit, LOST, SIGNALLED, USAGE, say},
     server,
+    signals::{self, Signals},
 };
 
 /// How long a release may take after the command has ended or a signal has ended the wait.
@@ -93,21 +92,18 @@ pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, 
     }
 }
 
-pub(crate) async fn run(run: &Run) -> Result<u8, Exit> {
+pub(crate) async fn run(server: &Server, run: &Run) -> Result<u8, Exit> {
     let job = Job::of(run)?;
     let in_terminal = is_in_foreground();
     let mut signals = Signals::catch(in_terminal)?;
     let settings = Client::builder().ttl(job.ttl).application(PUBLISHED, VERSION);
-    let client = tokio::select! {
-        client = server::connect_with(&run.server, settings) => client?,
-        signal = signals.fatal() => return Ok(signals::code(signal)),
-    };
+    let client = server::connect_or_end(server, settings, &mut signals).await?;
     let acquired = tokio::select! {
         acquired = hold::acquire(&client, run) => acquired,
-        signal = signals.fatal() => Err(Exit::new(
-            signals::code(signal),
-            format!("acquire `{}`: ended by a signal; the command was not started", run.name),
-        )),
+        signal = signals.fatal() => {
+            let operation = format!("acquire `{}`", run.name);
+            Err(signals::ended_by(signal, &operation, "the command was not started"))
+        }
     };
     let result = match acquired {
         Ok(Acquired::Hold(hold)) => {

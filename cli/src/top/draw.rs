@@ -3,7 +3,7 @@
 //! Other clients choose names and owners. This is safe, because `ratatui` draws no control
 //! characters.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use ratatui::{
     Frame,
@@ -16,7 +16,7 @@ use ratatui::{
 use super::view::View;
 use crate::{
     force::QUESTION,
-    inspect::seconds,
+    inspect::{seconds, short},
     watch::{
         Sample,
         table::{Event, Row},
@@ -108,9 +108,11 @@ type Column = (&'static str, Constraint, fn(&Row) -> Cell<'static>);
 
 /// Returns the columns that fit a terminal.
 fn columns(width: u16) -> Vec<Column> {
+    // The longest kind is `expirable semaphore`.
+    let kind = if width >= 150 { 19 } else { 11 };
     let columns: [(u16, Column); 9] = [
         (0, ("NAME", Constraint::Fill(3), |row| Cell::new(row.name.to_string()))),
-        (100, ("KIND", Constraint::Length(11), |row| Cell::new(row.kind.clone()))),
+        (100, ("KIND", Constraint::Length(kind), |row| Cell::new(row.kind.clone()))),
         (0, ("HOLDER", Constraint::Length(14), |row| Cell::new(holder(row)))),
         (0, ("HELD", Constraint::Length(8), |row| Cell::new(held(row)))),
         (0, ("LEASE", Constraint::Length(7), |row| Cell::new(lease(row)))),
@@ -118,7 +120,7 @@ fn columns(width: u16) -> Vec<Column> {
             0,
             ("WAITERS", Constraint::Length(7), |row| {
                 let waiters = if row.waiting > 0 { row.waiting.to_string() } else { String::new() };
-                Cell::new(waiters).style(Style::new().fg(ODD))
+                Cell::new(Span::styled(waiters, ODD))
             }),
         ),
         (
@@ -133,7 +135,7 @@ fn columns(width: u16) -> Vec<Column> {
                 Cell::new(if row.rate >= 0.05 { format!("{:.1}", row.rate) } else { String::new() })
             }),
         ),
-        (0, ("ODD", Constraint::Fill(2), |row| Cell::new(odd(row)).style(Style::new().fg(BAD)))),
+        (0, ("ODD", Constraint::Fill(2), |row| Cell::new(Span::styled(odd(row), BAD)))),
     ];
     columns.into_iter().filter(|it| it.0 <= width).map(|it| it.1).collect()
 }
@@ -175,16 +177,6 @@ fn lease(row: &Row) -> String {
 fn odd(row: &Row) -> String {
     let odd = row.error.as_deref().into_iter().chain(row.odd.iter().copied());
     odd.collect::<Vec<_>>().join(", ")
-}
-
-/// Returns a time in at most seven characters.
-fn short(time: Duration) -> String {
-    match time.as_secs() {
-        ..60 => seconds(time),
-        secs @ 60..3_600 => format!("{}m {:02}s", secs / 60, secs % 60),
-        secs @ 3_600..86_400 => format!("{}h {:02}m", secs / 3_600, secs / 60 % 60),
-        secs => format!("{}d {:02}h", secs / 86_400, secs / 3_600 % 24),
-    }
 }
 
 fn changes(sample: &Sample) -> Paragraph<'static> {
@@ -251,13 +243,13 @@ fn popup(frame: &mut Frame<'_>, view: &View) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime};
 
     use leasehold::Name;
     use ratatui::{Terminal, backend::TestBackend};
 
     use super::*;
-    use crate::watch::table::{Seen, Table, Waiting};
+    use crate::watch::table::{Holder, Seen, Table, Waiting};
 
     const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
     const OTHER: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
@@ -269,7 +261,7 @@ mod tests {
     fn held(name: &str, owner: &str, left: Option<u64>) -> Seen {
         Seen {
             kind: Some("lock".into()),
-            holders: vec![(owner.into(), left.map(secs))],
+            holders: vec![Holder { owner: owner.into(), remaining: left.map(secs), process: None }],
             ..Seen::absent(Name::new(name).unwrap())
         }
     }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use crossterm::event::Event;
-use leasehold::Client;
+use leasehold::{Client, Holder};
 use rustix::process::Signal;
 use tokio::{
     sync::mpsc::{UnboundedSender, unbounded_channel},
@@ -26,12 +26,12 @@ use self::{
     view::{Act, View},
 };
 use crate::{
-    args::Top,
+    args::{Server, Top},
     exit::{ABSENT, Exit, USAGE},
     force::Forcible,
     inspect::as_text,
-    run::{signals, signals::Signals},
     server,
+    signals::{self, Signals},
     watch::Watch,
 };
 
@@ -42,7 +42,7 @@ enum Found {
     Message(String),
 }
 
-pub(crate) async fn top(top: &Top) -> Result<u8, Exit> {
+pub(crate) async fn top(server: &Server, top: &Top) -> Result<u8, Exit> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let remedy = "use `leasehold ls`, or `leasehold ui`";
         return Err(Exit::new(
@@ -51,10 +51,7 @@ pub(crate) async fn top(top: &Top) -> Result<u8, Exit> {
         ));
     }
     let mut signals = Signals::catch(true)?;
-    let client = tokio::select! {
-        client = server::connect(&top.server) => client?,
-        signal = signals.fatal() => return Ok(signals::code(signal)),
-    };
+    let client = server::connect_or_end(server, Client::builder(), &mut signals).await?;
     let watch = Watch::start(client.clone(), &top.watching.pattern, top.watching.interval);
     // `screen` restores the terminal when it is dropped, also after a panic.
     let mut screen = Screen::open()?;
@@ -125,11 +122,13 @@ async fn show(
                 let Some(held) = asked.take() else { continue };
                 let watch = watch.clone();
                 start(&sender, async move {
-                    let released = held.release("top").await?;
-                    let owners = released.iter().map(|it| it.owner().as_str().to_owned()).collect();
-                    watch.forced(held.name().clone(), owners);
-                    let all: Vec<_> = released.iter().map(ToString::to_string).collect();
-                    let (name, all) = (held.name(), all.join(", "));
+                    let (name, mut all) = (held.name(), vec![]);
+                    let released = |holder: &Holder| {
+                        watch.forced(name.clone(), holder.owner().as_str().to_owned());
+                        all.push(holder.to_string());
+                    };
+                    held.release("top", released).await?;
+                    let all = all.join(", ");
                     Ok(Found::Message(format!("released `{name}` by force, was held by {all}")))
                 });
             }

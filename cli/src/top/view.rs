@@ -154,14 +154,14 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::watch::table::{Seen, Table, Tally};
+    use crate::watch::table::{Holder, Seen, Table, Tally};
 
     fn sample() -> Sample {
         let mut table = Table::default();
         for (name, owner, subscribers) in [("a", "x:1", 0), ("b", "y:1", 3), ("c", "x:2", 1)] {
             let seen = Seen {
                 kind: Some("lock".into()),
-                holders: vec![(owner.into(), None)],
+                holders: vec![Holder { owner: owner.into(), ..Holder::default() }],
                 subscribers,
                 ..Seen::absent(Name::new(name).unwrap())
             };

@@ -16,18 +16,18 @@ use std::{
     time::Duration,
 };
 
-use leasehold::Client;
+use leasehold::{Client, Holder};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
-    args::Ui,
+    args::{Server, Ui},
     exit::{Exit, USAGE, say},
     force::Forcible,
     http::{self, Request, Response},
     inspect::print,
-    run::{signals, signals::Signals},
     server,
+    signals::{self, Signals},
     watch::Watch,
 };
 
@@ -43,7 +43,7 @@ struct Site {
     token: Option<String>,
 }
 
-pub(crate) async fn ui(ui: &Ui) -> Result<u8, Exit> {
+pub(crate) async fn ui(server: &Server, ui: &Ui) -> Result<u8, Exit> {
     let is_local = ui.listen.ip().is_loopback();
     if ui.allow_force && !is_local {
         let cause = "the token would cross the network unencrypted";
@@ -54,10 +54,7 @@ pub(crate) async fn ui(ui: &Ui) -> Result<u8, Exit> {
     let address = ui.listen.to_string();
     let listener = http::listen(ui.listen).await?;
     let address = listener.local_addr().map_err(|error| Exit::os("listen on", &address, &error))?;
-    let client = tokio::select! {
-        client = server::connect(&ui.server) => client?,
-        signal = signals.fatal() => return Ok(signals::code(signal)),
-    };
+    let client = server::connect_or_end(server, Client::builder(), &mut signals).await?;
     let site = Site {
         watch: Watch::start(client.clone(), &ui.watching.pattern, ui.watching.interval),
         client,
@@ -129,13 +126,7 @@ impl Site {
         };
         let Some((name, owners)) = read() else { return Response::error("400 Bad Request") };
         match self.release(&name, &owners, peer).await {
-            Ok(released) => {
-                let owners = released.join(", ");
-                say(&format!(
-                    "unlock `{name}`: released by force for {peer}, was held by {owners}"
-                ));
-                Response::json("200 OK", &json!({ "released": released }))
-            }
+            Ok(released) => Response::json("200 OK", &json!({ "released": released })),
             Err(exit) => Response::json("409 Conflict", &json!({ "error": exit.reason() })),
         }
     }
@@ -156,10 +147,15 @@ impl Site {
         peer: SocketAddr,
     ) -> Result<Vec<String>, Exit> {
         let held = Forcible::find(&self.client, name).await?.only(owners);
-        let released = held.release(&format!("ui for {peer}")).await?;
-        let owners: Vec<_> = released.iter().map(|it| it.owner().as_str().to_owned()).collect();
-        self.watch.forced(held.name().clone(), owners.clone());
-        Ok(owners)
+        let mut all = vec![];
+        let released = |holder: &Holder| {
+            let owner = holder.owner().as_str();
+            say(&format!("unlock `{name}`: released by force for {peer}, was held by {holder}"));
+            self.watch.forced(held.name().clone(), owner.to_owned());
+            all.push(owner.to_owned());
+        };
+        held.release(&format!("ui for {peer}"), released).await?;
+        Ok(all)
     }
 }
 

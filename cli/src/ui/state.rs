@@ -47,6 +47,7 @@ fn row(row: &Row) -> Value {
         let held = millis(row.read_at.saturating_sub(it.since));
         json!({
             "owner": it.owner,
+            "process": it.process,
             "lease_ms": it.remaining.map(millis),
             "held_ms": held,
             "exact": it.is_exact,

@@ -21,7 +21,10 @@ use tokio::{
 };
 
 use self::table::{Event, Row, Seen, Table, Tally};
-use crate::{exit::Exit, inspect::odd};
+use crate::{
+    exit::Exit,
+    inspect::{odd, process},
+};
 
 /// The number of objects that are read at the same time. Redis executes the commands of 16 objects in
 /// about a millisecond, during which other clients wait.
@@ -67,7 +70,7 @@ impl Sample {
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     samples: watch::Receiver<Arc<Sample>>,
-    forced: mpsc::UnboundedSender<(Name, Vec<String>)>,
+    forced: mpsc::UnboundedSender<(Name, String)>,
 }
 
 impl Watch {
@@ -90,9 +93,9 @@ impl Watch {
     }
 
     /// Records a release by force.
-    pub(crate) fn forced(&self, name: Name, owners: Vec<String>) {
+    pub(crate) fn forced(&self, name: Name, owner: String) {
         // The error is ignored: without the task, there is no table.
-        drop(self.forced.send((name, owners)));
+        drop(self.forced.send((name, owner)));
     }
 }
 
@@ -136,7 +139,7 @@ impl Sampler {
     async fn run(
         mut self,
         samples: watch::Sender<Arc<Sample>>,
-        mut forced: mpsc::UnboundedReceiver<(Name, Vec<String>)>,
+        mut forced: mpsc::UnboundedReceiver<(Name, String)>,
     ) {
         loop {
             let start = Instant::now();
@@ -148,8 +151,8 @@ impl Sampler {
                 self.pass.0 = self.now();
             }
             self.error = ended.err().map(|error| error.to_string());
-            while let Ok((name, owners)) = forced.try_recv() {
-                self.table.forced(&name, &owners, self.now());
+            while let Ok((name, owner)) = forced.try_recv() {
+                self.table.forced(&name, &owner, self.now());
             }
             self.took = start.elapsed();
             self.table.end_round(self.now());
@@ -272,7 +275,11 @@ fn seen(name: Name, found: Option<Inspection>) -> Seen {
     let is_data = |found: &Inspection| found.kind != ObjectKind::Number && found.may_be_foreign();
     let Some(found) = found.filter(|found| !is_data(found)) else { return Seen::absent(name) };
     let odd = odd(&found).iter().map(|it| it.text).collect();
-    let holders = found.holders.iter().map(|it| (it.owner().as_str().to_owned(), it.remaining()));
+    let holders = found.holders.iter().map(|it| table::Holder {
+        owner: it.owner().as_str().to_owned(),
+        remaining: it.remaining(),
+        process: process(it),
+    });
     let waiters = found.waiters.iter().map(|it| table::Waiting {
         owner: it.owner.as_str().to_owned(),
         waited: it.waited,

@@ -33,8 +33,7 @@ pub(crate) struct Seen {
     pub(crate) name: Name,
     /// `None` if there is no such object.
     pub(crate) kind: Option<String>,
-    /// Owners, and the remaining time of their leases.
-    pub(crate) holders: Vec<(String, Option<Duration>)>,
+    pub(crate) holders: Vec<Holder>,
     pub(crate) waiters: Vec<Waiting>,
     pub(crate) subscribers: usize,
     pub(crate) number: Option<i64>,
@@ -70,6 +69,15 @@ impl Seen {
     fn rank(&self) -> Rank {
         (self.error.is_some() || !self.odd.is_empty(), self.waiting())
     }
+}
+
+/// A holder, as one read found it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holder {
+    pub(crate) owner: String,
+    pub(crate) remaining: Option<Duration>,
+    /// The process, the host and the reason, if its client publishes them.
+    pub(crate) process: Option<String>,
 }
 
 /// How urgently an operator should see an object: whether it is odd, and its number of waiters.
@@ -121,6 +129,7 @@ impl Row {
 pub(crate) struct Holding {
     pub(crate) owner: String,
     pub(crate) remaining: Option<Duration>,
+    pub(crate) process: Option<String>,
     /// When the hold was first seen.
     pub(crate) since: Duration,
     /// Whether the grant was seen. Otherwise the hold may be older than `since`.
@@ -373,10 +382,11 @@ impl Table {
                 row.holders.drain(..).map(|it| (it.owner.clone(), it)).collect();
             let mut news = vec![];
             for holder in &seen.holders {
-                match before.remove(&holder.0) {
+                match before.remove(&holder.owner) {
                     Some(held) => row.holders.push(Holding {
-                        remaining: holder.1,
-                        longest: held.longest.max(holder.1),
+                        remaining: holder.remaining,
+                        process: holder.process.clone(),
+                        longest: held.longest.max(holder.remaining),
                         ..held
                     }),
                     None => news.push(holder),
@@ -390,7 +400,7 @@ impl Table {
             }
             for holder in news {
                 granted += 1;
-                self.record(&row.name, Change::Granted, &holder.0, None, now);
+                self.record(&row.name, Change::Granted, &holder.owner, None, now);
                 row.holders.push(holding(holder, now, true));
             }
         } else if seen.error.is_none() {
@@ -432,26 +442,24 @@ impl Table {
 
     /// Records a release by force. If a round has already recorded it as an ordinary release,
     /// changes that event.
-    pub(crate) fn forced(&mut self, name: &Name, owners: &[String], now: Duration) {
-        for owner in owners {
-            let row = self.rows.get_mut(name);
-            let held = row.and_then(|row| {
-                let at = row.holders.iter().position(|it| it.owner == *owner)?;
-                row.held -= 1;
-                Some(row.holders.remove(at))
-            });
-            if let Some(held) = held {
-                let held = now.saturating_sub(held.since);
-                self.record(name, Change::Forced, owner, Some(held), now);
-                continue;
-            }
-            let mut last = self.events.iter_mut().rev();
-            let released = last.find(|it| it.name == *name && it.owner == *owner);
-            if let Some(event) = released.filter(|it| it.change == Change::Released) {
-                event.change = Change::Forced;
-                self.bin.lost += 1;
-                self.lost += 1;
-            }
+    pub(crate) fn forced(&mut self, name: &Name, owner: &str, now: Duration) {
+        let row = self.rows.get_mut(name);
+        let held = row.and_then(|row| {
+            let at = row.holders.iter().position(|it| it.owner == owner)?;
+            row.held -= 1;
+            Some(row.holders.remove(at))
+        });
+        if let Some(held) = held {
+            let held = now.saturating_sub(held.since);
+            self.record(name, Change::Forced, owner, Some(held), now);
+            return;
+        }
+        let mut last = self.events.iter_mut().rev();
+        let released = last.find(|it| it.name == *name && it.owner == owner);
+        if let Some(event) = released.filter(|it| it.change == Change::Released) {
+            event.change = Change::Forced;
+            self.bin.lost += 1;
+            self.lost += 1;
         }
     }
 
@@ -468,9 +476,9 @@ impl Table {
     }
 }
 
-fn holding((owner, remaining): &(String, Option<Duration>), now: Duration, seen: bool) -> Holding {
-    let (owner, remaining) = (owner.clone(), *remaining);
-    Holding { owner, remaining, since: now, is_exact: seen, longest: remaining }
+fn holding(holder: &Holder, now: Duration, is_exact: bool) -> Holding {
+    let Holder { owner, remaining, process } = holder.clone();
+    Holding { owner, remaining, process, since: now, is_exact, longest: remaining }
 }
 
 /// Copies the facts that need no comparison into a row.
@@ -560,7 +568,11 @@ mod tests {
     }
 
     fn held(of: &str, holders: &[(&str, Option<u64>)]) -> Seen {
-        let holders = holders.iter().map(|(owner, left)| ((*owner).to_owned(), left.map(secs)));
+        let holders = holders.iter().map(|(owner, left)| Holder {
+            owner: (*owner).to_owned(),
+            remaining: left.map(secs),
+            process: None,
+        });
         Seen { kind: Some("lock".into()), holders: holders.collect(), ..Seen::absent(name(of)) }
     }
 
@@ -649,7 +661,7 @@ mod tests {
             if is_read_before {
                 table.update(&after, secs(1));
             }
-            table.forced(&name("door"), &["a".into()], secs(1));
+            table.forced(&name("door"), "a", secs(1));
             table.update(&after, secs(2));
             let last: Vec<_> = changes(&table).into_iter().skip(2).collect();
             assert_eq!(last, [("a", Change::Forced)]);
@@ -667,7 +679,8 @@ mod tests {
         }
         let odd = Seen { odd: vec!["hold never expires"], ..held("odd", &[("a", None)]) };
         let contended = Seen { subscribers: 9, ..held("contended", &[("a", Some(30))]) };
-        let wide: Vec<_> = (0..5 * SHOWN).map(|it| (it.to_string(), None)).collect();
+        let wide = |it: usize| Holder { owner: it.to_string(), ..Holder::default() };
+        let wide = (0..5 * SHOWN).map(wide).collect();
         let crowd = Seen { subscribers: 1, holders: wide, ..held("crowd", &[]) };
         for seen in [odd, contended, crowd] {
             table.update(&seen, secs(0));

@@ -73,6 +73,8 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         set_aside: 0,
         token: None,
         expires_in: millis(pttl),
+        is_left_over: false,
+        next_start_in: None,
     };
     let is_object = match replies::text(kind) {
         Some("hash") => {
@@ -109,6 +111,8 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         || !found.waiters.is_empty()
         || found.number.is_some()
         || found.size.is_some()
+        || found.is_left_over
+        || found.next_start_in.is_some()
         || found.kind == ObjectKind::RateLimiter;
     Ok(is_there.then_some(found))
 }
@@ -184,7 +188,8 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
     };
     let mut owners: Vec<_> = fields.into_iter().collect();
     if owners.is_empty() {
-        // The lock was released between the requests.
+        // If the lock was released between the requests, the hash has no fields at all.
+        found.is_left_over = mode.is_some();
         return Ok(true);
     }
     owners.sort();
@@ -269,7 +274,7 @@ fn permit(member: &[u8]) -> Owner {
     Owner::lossy(&id.unwrap_or_else(|_| String::from_utf8_lossy(member).into_owned()))
 }
 
-/// Reads the queues, the token and the subscribers.
+/// Reads the queues, the token, the subscribers, and when a command may start again.
 async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<()> {
     let name = found.name.clone();
     let numsub = match store.topology.channels().await? {
@@ -287,10 +292,13 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
         scores(&keys::fair_alive(&name)),
         scores(&keys::queue(&name)),
         scores(&keys::writers(&name)),
+        on("PTTL", &keys::started(&name)),
     ];
-    let [subscribers, token, fair, deadlines, alive, queue, writers] =
-        &all(store, &name, &questions).await?[..]
-    else {
+    let mut replies = store.topology.call_all(name.as_str().as_bytes(), &questions).await?;
+    // The server rejects this command if the user lacks the permission for its key alone.
+    found.next_start_in = replies.pop().as_ref().and_then(millis);
+    let replies = replies.into_iter().map(accepted).collect::<Reply<Vec<_>>>()?;
+    let [subscribers, token, fair, deadlines, alive, queue, writers] = &replies[..] else {
         return Ok(());
     };
     found.subscribers = last_of(subscribers).unwrap_or(0);

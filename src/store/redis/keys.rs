@@ -177,17 +177,32 @@ pub(super) fn aside(name: &Name) -> String {
 /// Returns the name of the queue whose claims, or elements that were set aside, are in `key`.
 fn queue_of(key: &str) -> Option<&str> {
     let rest = key.strip_prefix("leasehold_queue__")?;
-    let name = ["claims:", "claimants:", "aside:"].iter().find_map(|it| rest.strip_prefix(it))?;
-    match name.strip_prefix(':') {
+    let own = ["claims:", "claimants:", "aside:"].iter().find_map(|it| rest.strip_prefix(it))?;
+    name_in(own)
+}
+
+/// The key that lasts as long as `leasehold run --once-per` must not start its command again.
+pub(super) fn started(name: &Name) -> String {
+    own("leasehold_run__started", name)
+}
+
+/// Returns the name whose command has the record `key`.
+pub(super) fn started_of(key: &str) -> Option<&str> {
+    name_in(key.strip_prefix("leasehold_run__started:")?)
+}
+
+/// Returns the name in a key that [`own`] makes, without the prefix and the first colon.
+fn name_in(rest: &str) -> Option<&str> {
+    match rest.strip_prefix(':') {
         Some(name) => Some(name),
-        None => name.strip_prefix('{')?.strip_suffix('}'),
+        None => rest.strip_prefix('{')?.strip_suffix('}'),
     }
 }
 
 /// Returns the name of the object that exists because `key` exists. A fair lock may exist only by
-/// its queue of waiters, and a queue only by its claims.
+/// its queue of waiters, a queue only by its claims, and a lock only by the record of a command.
 pub(super) fn shown_name(key: &str) -> Option<&str> {
-    if let Some(name) = queue_of(key) {
+    if let Some(name) = queue_of(key).or_else(|| started_of(key)) {
         return Some(name);
     }
     if let Some(name) = key.strip_prefix("redisson_lock_queue:") {
@@ -379,6 +394,10 @@ mod tests {
         for (key, name) in [("{door}", "door"), ("{tenant}:door", "{tenant}:door")] {
             assert_eq!(shown_name(&format!("redisson_lock_queue:{key}")), Some(name));
         }
+        for key in ["leasehold_run__started:{door}", "leasehold_queue__claims:{door}"] {
+            assert_eq!(shown_name(key), Some("door"));
+        }
+        assert_eq!(shown_name("leasehold_run__started::{t}:door"), Some("{t}:door"));
     }
 
     #[test]

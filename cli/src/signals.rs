@@ -1,4 +1,4 @@
-//! The signals that `run` receives.
+//! The signals that this process receives.
 
 use rustix::process::Signal;
 use tokio::{
@@ -49,7 +49,7 @@ impl Signals {
         Ok(Self(receiver))
     }
 
-    pub(super) async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         match self.0.recv().await {
             Some(signal) => signal,
             // All signals are ignored.
@@ -68,13 +68,19 @@ impl Signals {
     }
 }
 
-pub(super) fn is_term(signal: Signal) -> bool {
+pub(crate) fn is_term(signal: Signal) -> bool {
     signal == Signal::TERM
 }
 
 /// Returns the exit code after `signal`.
 pub(crate) fn code(signal: Signal) -> u8 {
     SIGNALLED + u8::try_from(signal.as_raw()).unwrap_or_default()
+}
+
+/// Returns the end of a process whose `operation` was interrupted by `signal`. `result` is what the
+/// operation has left.
+pub(crate) fn ended_by(signal: Signal, operation: &str, result: &str) -> Exit {
+    Exit::new(code(signal), format!("{operation}: ended by a signal; {result}"))
 }
 
 /// Returns the signals that this process ignores from its start, one bit for each. Only Linux shows
