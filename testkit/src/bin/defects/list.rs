@@ -1296,8 +1296,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "an unsupported request returns the error of a server",
             edits: &[Edit {
                 file: "src/store/redis/kinds/mod.rs",
-                from: "Failure::Unsupported(\"this primitive",
-                to: "Failure::refused(\"ERR\", \"this primitive",
+                from: "Failure::Unsupported(\n        \"this primitive",
+                to: "Failure::refused(\n        \"ERR\", \"this primitive",
             }],
         },
     ),
