@@ -29,8 +29,9 @@ mod semaphore;
 mod set;
 pub(crate) mod settings;
 mod throttle;
+mod views;
 
-pub(crate) use self::example::example;
+pub(crate) use self::{example::example, views::views};
 pub use self::{
     barrier::{Arrived, Barrier},
     double_barrier::{DoubleBarrier, DoubleBarrierGuard},
