@@ -34,6 +34,7 @@ use std::{
 /// The number of seeds in each run of the tests.
 const FEW: u64 = 100;
 const FEW_DEPLOYED: u64 = 10;
+const FEW_OF_A_QUORUM: u64 = 25;
 
 /// Runs one seed, and returns the rule that it broke.
 type World = fn(u64, &Arc<trace::Trace>) -> Result<(), String>;
@@ -145,7 +146,7 @@ fn run_cluster() {
 /// Runs a quorum lock on five servers.
 #[test]
 fn run_quorum() {
-    simulate(quorum::run, "run_quorum", FEW);
+    simulate(quorum::run, "run_quorum", FEW_OF_A_QUORUM);
 }
 
 fn simulate(world: World, called: &str, few: u64) {
