@@ -31,7 +31,6 @@ pub(crate) mod settings;
 mod throttle;
 mod views;
 
-pub(crate) use self::{example::example, views::views};
 pub use self::{
     barrier::{Arrived, Barrier},
     double_barrier::{DoubleBarrier, DoubleBarrierGuard},
@@ -51,5 +50,6 @@ pub use self::{
     set::{Set, SetStream},
     throttle::Throttle,
 };
+pub(crate) use self::{example::example, views::views};
 #[cfg(feature = "blocking")]
 pub(crate) use self::{example::thread_example, run::Loss};

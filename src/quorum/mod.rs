@@ -201,8 +201,8 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// The errors of [`Lock::acquire`], if so many servers reject the request that the others are
-    /// no majority.
+    /// The errors of [`Lock::acquire`], if the servers that do not reject the request are no
+    /// majority.
     ///
     /// # Cancel safety
     ///
