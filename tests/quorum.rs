@@ -98,10 +98,9 @@ async fn released_and_dropped_guards_free_all_servers() {
         let guard = setup.acquire().await;
         setup.is_held_at(5).await;
         assert!(guard.is_held());
-        if is_dropped {
-            drop(guard)
-        } else {
-            releases(guard).await
+        match is_dropped {
+            true => drop(guard),
+            false => releases(guard).await,
         }
         setup.is_held_at(0).await;
     }
@@ -164,8 +163,10 @@ async fn hold_ends_with_its_majority_or_its_lease() {
         (MemoryStore::resume, Some(secs(5)), LostReason::Expired),
     ] {
         let (setup, start) = (Setup::new(5), Instant::now());
-        let lock = setup.lock();
-        let lock = lease.map_or(lock.clone(), |lease| lock.lease(lease));
+        let lock = match lease {
+            Some(lease) => setup.lock().lease(lease),
+            None => setup.lock(),
+        };
         let guard = lock.acquire().await.unwrap();
         setup.servers[..3].iter().for_each(change);
         assert_eq!(guard.lost().await, reason);
