@@ -35,7 +35,8 @@ async fn contend(number: usize, lock: QuorumLock, believers: Believers, until: I
                 // The context of a released hold returns `false`, so its entry goes here.
                 let mut others = believes.lock();
                 others.retain(|(_, other)| other.is_held());
-                assert!(others.is_empty(), "client {number} and others hold the lock: {others:?}");
+                let names: Vec<_> = others.iter().map(|(other, _)| *other).collect();
+                assert!(names.is_empty(), "client {number} and {names:?} hold the lock");
                 others.push((number, held));
             }
             sleep(millis(0..15_000)).await;
