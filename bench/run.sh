@@ -1,25 +1,25 @@
 #!/bin/sh
-# The one command: builds Leasehold's worker and the rivals, runs every case,
-# writes out/results.md, out/results.json and out/*.svg, and lists figures that fell by more
-# than 10 % against the committed results.json. A whole run takes its place, and
-# makes the tables and plots of docs/performance.md from it.
+# Builds Leasehold's worker and the rivals, and runs every case. Writes out/results.md,
+# out/results.json and out/*.svg. Lists figures that are more than 10 % worse than those in the
+# committed results.json. A run of all cases replaces the committed results.json, and updates the
+# tables and plots of docs/performance.md.
 #
-#   QUICK=1      short rounds and small sizes: within five minutes once it is built
+#   QUICK=1      short rounds and small sizes: five minutes at most, if everything is built
 #   ONLY=part    only the groups of cases whose names contain this
-#   ROUNDS=n     how often the contenders alternate
+#   ROUNDS=n     how many rounds the contenders run in turn
 #   THREADS=n    threads of the runtime of the Rust programs (2)
-#   OUT=folder   somewhere else than out/
+#   OUT=folder   the folder for the output, instead of out/
 #
-# Safe to run again: it installs what is missing and builds only what changed.
+# It can run again at any time: it installs only what is missing, and builds only what has changed.
 set -eu
 cd "$(dirname "$0")"
 
 install() { ../.ci/install bench "$@"; }
 
-# `javac -version` prints `javac 17.0.15`.
+# Prints the major version of the JDK. `javac -version` prints `javac 17.0.15`.
 jdk() { javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'; }
 
-# `go version` prints `go version go1.26.8 linux/amd64`.
+# Prints the minor version of Go. `go version` prints `go version go1.26.8 linux/amd64`.
 go_minor() { go version 2>/dev/null | sed -n 's/^go version go1\.\([0-9]*\).*/\1/p'; }
 
 command -v cc >/dev/null || install gcc libc6-dev
@@ -27,7 +27,7 @@ command -v redis-server >/dev/null || install redis-server
 [ "$(jdk || true)" -ge 17 ] 2>/dev/null || install openjdk-17-jdk-headless
 command -v mvn >/dev/null || install maven
 command -v go >/dev/null || install golang-go
-# From 1.21 on Go fetches by itself the version that go.mod asks for.
+# From version 1.21 on, Go itself fetches the version that go.mod requires.
 if ! [ "$(go_minor)" -ge 21 ] 2>/dev/null; then
     echo "bench: Go 1.21 or newer is needed for the Go rivals, here is $(go version)" >&2
     exit 1
@@ -37,7 +37,7 @@ build_java() {
     checksum=$(find pom.xml src ../../run.sh -type f | LC_ALL=C sort | xargs sha256sum | sha256sum)
     [ "$(cat target/stamp 2>/dev/null || true)" = "$checksum" ] && return
     echo "bench: building the worker for Redisson" >&2
-    # Jars of another version must not stay on the class path.
+    # Otherwise jars of another version would stay on the class path.
     rm -rf target
     mvn --quiet --batch-mode --no-transfer-progress package
     echo "$checksum" >target/stamp

@@ -1,9 +1,9 @@
 #!/bin/sh
-# One run of chaos: builds its programs, runs it, and prints its table.
+# One chaos run: builds its programs, runs it, and prints its table.
 #
 #   MINUTES=n SEED=x ON=single|sentinel|cluster [DISOBEY=1] chaos/run.sh
 #
-# With DISOBEY=1 one worker enters without asking, now and then: the run must fail.
+# With DISOBEY=1, one worker sometimes acts as a holder without a request. The run must then fail.
 set -eu
 cd "$(dirname "$0")"
 

@@ -1,7 +1,7 @@
-//! A cache that all processes share, and a slow service that is asked once for each key.
+//! A cache that all processes share. It asks a slow service only once for each key.
 //!
-//! Run it in two terminals with the same `REDIS_URL`. Without one the two
-//! "processes" are two tasks of this process.
+//! Run it in two terminals with the same `REDIS_URL`. Without `REDIS_URL`, the two "processes" are
+//! two tasks of this process.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use tokio::time::sleep;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    // If a process dies while it asks, the others ask after this time: before their timeout ends.
+    // If a process dies while it asks the service, another one asks after 3 s. That is before the
+    // timeout of the waiting processes.
     let builder = || Client::builder().ttl(Duration::from_secs(3));
     let (one, other) = match std::env::var("REDIS_URL") {
         Ok(url) => (builder().connect(&url).await?, builder().connect(&url).await?),
@@ -28,7 +29,8 @@ async fn main() -> Result<(), Error> {
 
 async fn show_prices(process: &str, prices: Map<String, u64>) -> Result<(), Error> {
     for product in ["apples", "pears", "plums"].map(str::to_owned) {
-        // Another process may be asking already: wait for its answer, but not for ever.
+        // If another process is already asking the service, this call waits for the result, but not
+        // for ever.
         let timeout = Duration::from_secs(5);
         let ask = || ask_the_service(process, &product);
         let price = prices.get_or_insert_with(&product, timeout, ask).await?;
@@ -37,7 +39,7 @@ async fn show_prices(process: &str, prices: Map<String, u64>) -> Result<(), Erro
     Ok(())
 }
 
-/// If the lock of the product is lost meanwhile, this stops, and nothing is inserted.
+/// If the lock of the product is lost meanwhile, this future is dropped, and nothing is inserted.
 async fn ask_the_service(process: &str, product: &str) -> Result<u64, Error> {
     println!("{process:>5}: asking for {product}");
     sleep(Duration::from_millis(300)).await;

@@ -1,11 +1,12 @@
 //! A replacement of cron: each run of a job happens once, on one of all machines.
 //!
-//! Run it in two terminals with the same `REDIS_URL`. Without one the two
-//! "machines" are two tasks of this process.
+//! Run it in two terminals with the same `REDIS_URL`. Without `REDIS_URL`, the two "machines" are
+//! two tasks of this process.
 //!
-//! A map keeps the time of the last run of each job. It is written under the lock of the job, and
-//! only if the lock is still held. So a run that has started on one machine starts on no other
-//! one, also if their clocks differ, and also if the machine dies in the middle.
+//! A map has the time of the last run of each job. The program writes this time under the lock of
+//! the job, and only if it still holds the lock. A run that has started on one machine therefore
+//! starts on no other machine. This is true even if their clocks differ, or if the machine dies
+//! during the run.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,13 +15,13 @@ use tokio::time::sleep;
 
 const JOB: &str = "nightly-close";
 
-/// A second, so that you see something. A nightly job has a day.
+/// A second, so that you can watch the example. A nightly job would have a day.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The clock of the other machine is behind by more than the work takes.
+/// How far the clock of the other machine is behind. It is more than the work takes.
 const BEHIND: Duration = Duration::from_millis(300);
 
-/// After this number of times the example ends. A real one continues until the process stops.
+/// The example ends after this number of runs. A real program continues until it is stopped.
 const TIMES: usize = 4;
 
 #[tokio::main]
@@ -46,7 +47,7 @@ async fn schedule(
 ) -> Result<(), Error> {
     for _ in 0..TIMES {
         let time = next_time(behind).await;
-        // One failure, such as a restart of Redis, does not end the schedule.
+        // A single failure, such as a restart of Redis, does not end the schedule.
         match run_once(machine, &last_runs, time).await {
             Ok(true) => {}
             Ok(false) => println!("{machine:>5}: {JOB} of {time} belongs to another machine"),
@@ -66,19 +67,20 @@ async fn next_time(behind: Duration) -> u64 {
     number
 }
 
-/// Returns whether this machine did the run.
+/// Runs the job, unless another machine does. Returns whether this machine did.
 async fn run_once(machine: &str, last: &Map<String, u64>, time: u64) -> Result<bool, Error> {
     let job = JOB.to_owned();
-    // A run that hangs gives the lock up.
+    // If a run hangs, it loses the lock after two periods.
     let lock = last.lock(&job)?.max_hold(2 * PERIOD);
     let Some(guard) = lock.try_acquire().await? else {
-        return Ok(false); // This run or the one before it is running.
+        return Ok(false); // Another machine is executing this run, or the one before it.
     };
     if last.get(&job).await?.is_some_and(|last| last >= time) {
         guard.release().await?.into_result()?;
         return Ok(false);
     }
-    // Recorded before it starts: at most once. Record it after the work for at least once.
+    // The run is recorded before it starts, so it happens at most once. Record it after the work if
+    // it must happen at least once.
     guard.write([last.insertion(&job, &time)?]).await?;
     match guard.run(async |_held| close(machine, time).await).await {
         RunOutcome::Cancelled { reason, .. } => println!("{machine:>5}: stopped: {reason}"),

@@ -1,4 +1,4 @@
-//! A holder that is stopped, and writes late: once without a fence, once with one.
+//! A holder that is paused and then writes late: first without a fence, and then with one.
 //!
 //! `cargo run --example fencing` needs no server.
 
@@ -28,15 +28,15 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// The receiver of the writes. It is no client of the lock, and knows only the token that comes
-/// with each request.
+/// The receiver of the writes. It is not a client of the lock, and sees only the token that each
+/// request contains.
 struct Ledger {
     total: Mutex<u32>,
     gate: Option<Gate>,
 }
 
 impl Ledger {
-    /// A read shows its token as well: from then on older holds are kept out.
+    /// A read also presents its token. From then on, holders with lower tokens are rejected.
     fn read(&self, token: u64) -> Result<u32, Stale> {
         self.pass(token, || *self.total.lock().expect("nobody panics"))
     }
@@ -63,7 +63,7 @@ async fn tell(ledger: &Ledger) -> Result<u32, Error> {
     let total = ledger.read(token).expect("nobody is newer");
     say("ada", &format!("holds the lock, token {token}; reads {total}; is stopped"));
 
-    // Her lease ends during the pause. Her earlier check does not help.
+    // Ada's lease ends during the pause. A check before the pause cannot notice this.
     add("bob", 5, &bob, ledger).await?;
 
     say("ada", &format!("goes on, and writes {} with token {token}", total + 1));
@@ -74,7 +74,7 @@ async fn tell(ledger: &Ledger) -> Result<u32, Error> {
     Ok(*ledger.total.lock().expect("nobody panics"))
 }
 
-/// Adds to the order as it should be: under the lock, and with its token.
+/// Adds to the order correctly: under the lock, and with its token.
 async fn add(who: &str, amount: u32, client: &Client, ledger: &Ledger) -> Result<(), Error> {
     let guard = client.fenced_lock(ORDER)?.acquire().await?;
     let token = guard.token();

@@ -1,12 +1,12 @@
-//! A process that holds a lock, to be killed or stopped while it does.
+//! A process that holds a lock. Tests kill or pause it while it holds.
 //!
 //! ```text
 //! holder URL NAME TTL_IN_MILLISECONDS
 //! ```
 //!
-//! Says `waiting`, then `held OWNER`. Then it holds until it reads `release`, says
-//! `released` if the lock was its own until then, and ends. If the lock is lost
-//! before, it says `lost` and why, and ends at once.
+//! It prints `waiting`, and then `held OWNER`. It holds until it reads `release`. If it still held
+//! the lock, it then prints `released`, and ends. If the lock is lost before, it prints `lost` and
+//! the reason, and ends at once.
 
 use std::{error::Error, time::Duration};
 
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 return;
             }
         }
-        // Stdin is closed: it holds until it is killed.
+        // Stdin is closed, so the process holds until it is killed.
         std::future::pending::<()>().await;
     };
     tokio::select! {
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             _ => println!("released"),
         },
     }
-    // Reading stdin keeps a thread busy that a runtime would wait for.
+    // A blocked read of stdin occupies a thread, and the runtime would wait for this thread.
     std::process::exit(0)
 }
 

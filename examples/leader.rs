@@ -1,7 +1,7 @@
-//! A worker that runs in many processes, one of which works: the leader.
+//! A worker that runs in many processes, but works in only one of them: the leader.
 //!
-//! Run it in two terminals with the same `REDIS_URL`, and kill the one that leads. Without a URL
-//! the two "processes" are two tasks of this process, and the first leader steps down.
+//! Run it in two terminals with the same `REDIS_URL`, and kill the process that leads. Without
+//! `REDIS_URL`, the two "processes" are two tasks of this process, and the first leader steps down.
 //!
 //! ```text
 //! leader [NAME]
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Error> {
             worked = work_while_leading(&name, client.election("outbox")?, u32::MAX) => worked,
             _ = tokio::signal::ctrl_c() => Ok(()),
         };
-        // Steps down, so that another process leads at once.
+        // The shutdown steps down, so that another process leads at once.
         client.shutdown(Duration::from_secs(5)).await;
         return worked;
     }
@@ -37,11 +37,11 @@ async fn main() -> Result<(), Error> {
     first.and(second)
 }
 
-/// Leads for as long as it can, and campaigns again after a loss. Ends after `rounds` rounds.
+/// Leads as long as possible, and campaigns again after a loss. Ends after `rounds` rounds.
 async fn work_while_leading(name: &str, election: Election, rounds: u32) -> Result<(), Error> {
     let election = election.ttl(TTL);
     loop {
-        // Waits while another process leads.
+        // Waits until no other process leads.
         let leadership = match election.campaign(name).await {
             Ok(leadership) => leadership,
             Err(error) if error.is_transient() => {
@@ -61,11 +61,11 @@ async fn work_while_leading(name: &str, election: Election, rounds: u32) -> Resu
     }
 }
 
-/// The work of the leader. It stops at its current `await` when the leadership is lost.
+/// The work of the leader. If the leadership is lost, it stops at its current `await`.
 async fn send_outbox(name: &str, held: &LockContext, rounds: u32) {
     let term = held.token().unwrap_or_default();
     for round in 1..=rounds {
-        // A receiver that rejects lower terms is safe from a leader that was paused.
+        // If the receiver rejects lower terms, it rejects a leader that was paused and replaced.
         println!("{name:>5}: sends batch {round} with term {term}");
         sleep(Duration::from_millis(200)).await;
     }

@@ -1,4 +1,4 @@
-//! Workers on one lock, and a page of their metrics for Prometheus.
+//! Workers that contend for one lock, and a page with their metrics for Prometheus.
 //!
 //! ```text
 //! metrics [ADDRESS]
@@ -6,8 +6,8 @@
 //! curl localhost:9464/metrics
 //! ```
 //!
-//! `contrib/prometheus.yml` scrapes it, and `contrib/check.sh` asks Prometheus everything that the
-//! dashboard and the alerts ask. The program `telemetry` in `apps/` sends the metrics to
+//! `contrib/prometheus.yml` scrapes the page, and `contrib/check.sh` sends all queries of the
+//! dashboard and the alerts to Prometheus. The program `telemetry` in `apps/` sends the metrics to
 //! OpenTelemetry instead.
 
 use std::time::Duration;
@@ -17,12 +17,12 @@ use leasehold::{Client, Error, Lock, Rate, RateLimiter, metrics::BUCKETS};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::{net::TcpListener, time::sleep};
 
-/// Short, so that a dead Redis is soon a lost lock.
+/// A short ttl, so that locks are soon lost if Redis is down.
 const TTL: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Before the first client.
+    // Installed before the first client is created.
     let page = recorder()?;
     leasehold::metrics::label_locks(|name| name.starts_with("orders:").then_some("orders:*"));
     let client = match std::env::var("REDIS_URL") {
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     limiter.set_if_absent(rate).await?;
     for worker in 0..4 {
         let lock = client.lock(format!("orders:{}", worker % 2))?.ttl(TTL);
-        // Longer than a hold, so that one worker hands its hold to the next one.
+        // The time is longer than a hold, so that one worker hands its hold off to the next.
         let lock = lock.local_handoff(10, Duration::from_millis(500));
         tokio::spawn(work(lock, limiter.clone()));
     }
@@ -55,7 +55,7 @@ fn recorder() -> Result<PrometheusHandle, Box<dyn std::error::Error>> {
     Ok(exporter.install_recorder()?)
 }
 
-/// Many short holds, for which other workers wait.
+/// Short holds, for which other workers wait.
 async fn work(lock: Lock, limiter: RateLimiter) {
     loop {
         let worked = lock.run_within(Duration::from_millis(400), async |_held| {
@@ -66,14 +66,14 @@ async fn work(lock: Lock, limiter: RateLimiter) {
     }
 }
 
-/// Long holds, which live from their renewals.
+/// Long holds, which the client must renew.
 async fn report(lock: Lock) {
     loop {
         note(lock.run(async |_held| sleep(3 * TTL).await).await).await;
     }
 }
 
-/// Another worker was faster, or the lock was lost, or Redis is down: the worker continues.
+/// If another worker was faster, the lock was lost, or Redis is down, the worker continues.
 async fn note(worked: Result<(), Error>) {
     match worked {
         Err(error) if !error.is_busy() => {

@@ -1,10 +1,10 @@
-//! A process that holds a permit, to be killed while it does.
+//! A process that holds a permit. Tests kill it while it holds.
 //!
 //! ```text
 //! permit_holder URL NAME TTL_IN_MILLISECONDS
 //! ```
 //!
-//! Says `held ID`, and holds until it is killed.
+//! It prints `held ID`, and holds until it is killed.
 
 use std::{error::Error, time::Duration};
 

@@ -46,7 +46,7 @@ async fn show() -> Result<(), Error> {
     say("ada", &format!("sent {sent} reports while it held the lock"));
 
     println!("\n4. Work that loses its lock is stopped");
-    // The lock is renewed each third of its ttl. A renewal notices the loss.
+    // The client renews the lock after each third of its ttl, and so notices the loss.
     let lock = lock.ttl(Duration::from_millis(900));
     let began = Instant::now();
     let work = lock.run(async |held| {
@@ -100,7 +100,7 @@ fn say(who: &str, what: &str) {
     println!("   {who}  {what}");
 }
 
-/// Where the locks live.
+/// The place where locks are stored.
 enum Place {
     Memory(MemoryStore),
     Redis(String),
@@ -114,7 +114,7 @@ impl Place {
         }
     }
 
-    /// Does not show the URL: it may hold a password.
+    /// A description without the URL, which may contain a password.
     fn said(&self) -> &'static str {
         match self {
             Self::Memory(_) => "a simulated Redis (set REDIS_URL for a real one)",
@@ -129,7 +129,7 @@ impl Place {
         }
     }
 
-    /// Takes the lock away from its holder.
+    /// Ends the hold of the lock's holder.
     async fn lose(&self, operator: &Client) -> Result<(), Error> {
         match self {
             Self::Memory(store) => {

@@ -1,4 +1,4 @@
-//! A tower layer: requests of one key run one at a time, in all processes together.
+//! A tower layer: of the requests with the same key, one runs at a time, over all processes.
 //!
 //! ```text
 //! cargo run --example tower_layer                  # no server; or REDIS_URL=redis://127.0.0.1/
@@ -6,7 +6,7 @@
 //! curl -i localhost:3000/accounts/7                # reads take no lock
 //! ```
 //!
-//! The layer fits every service of tower: servers with axum or tonic, and clients.
+//! The layer fits every service of tower: servers with axum or tonic, and also clients.
 
 use std::{
     future::Future,
@@ -71,13 +71,13 @@ where
     fn call(&mut self, request: R) -> Self::Future {
         let LockLayer { client, timeout, key } = &self.layer;
         let (lock, timeout) = (key(&request).map(|name| client.lock(name)), *timeout);
-        // The original is ready. Its clone may not be.
+        // `self.inner` is ready, but its clone may not be. So this request takes the original.
         let clone = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, clone);
         let run = async move || inner.call(request).await.map_err(Into::into);
         Box::pin(async move {
             let Some(lock) = lock else { return run().await };
-            // If the caller drops this future, the request is dropped, and the lock released.
+            // If the caller drops this future, the request is dropped, and the lock is released.
             lock?.run_within(timeout, |_held| run()).await?
         })
     }
@@ -101,7 +101,7 @@ pub(crate) fn app(client: Client) -> Router {
     Router::new().route("/accounts/{account}", get(read).post(book)).layer(layers)
 }
 
-/// Requests that change an account take its lock.
+/// Only requests that change an account take its lock.
 fn account_of(request: &Request) -> Option<String> {
     (request.method() == Method::POST).then(|| request.uri().path().trim_matches('/').into())
 }
@@ -115,7 +115,7 @@ async fn book() -> &'static str {
     "booked\n"
 }
 
-/// What a client receives if its request did not run, or its lock was lost.
+/// The reply to a client whose request did not run, or whose lock was lost.
 async fn reply_of(error: BoxError) -> (StatusCode, &'static str) {
     eprintln!("{error}");
     match error.downcast_ref::<Error>() {

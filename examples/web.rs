@@ -1,5 +1,4 @@
-//! A web service whose requests take turns: one at a time for each order, in all
-//! instances together.
+//! A web service that processes one request at a time for each order, over all of its instances.
 //!
 //! ```text
 //! cargo run --example web                       # no server; or REDIS_URL=redis://127.0.0.1/
@@ -8,10 +7,10 @@
 //! curl -i localhost:3000/ready                  # for a load balancer: 200, or 503
 //! ```
 //!
-//! It starts also while Redis is down, and is ready when Redis is there.
+//! It starts even if Redis is down, and is ready as soon as Redis replies.
 //!
-//! A client that hangs up ends its request: axum drops the handler, which drops the work and gives
-//! the lock back. Ctrl-C lets running requests finish.
+//! If a client closes its connection, axum drops the handler. This drops the work and releases the
+//! lock. After Ctrl-C, running requests finish.
 
 use std::time::Duration;
 
@@ -25,10 +24,10 @@ use axum::{
 use leasehold::{Client, Error, LockContext};
 use tokio::{net::TcpListener, time::sleep};
 
-/// How long a request waits for its turn: no longer than its client would.
+/// How long a request waits for its lock. Its client would not wait for longer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The longest time for running requests and releases at the end.
+/// How long running requests and releases may take at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 #[tokio::main]
@@ -44,13 +43,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Serves until `stop`, then lets everything come to its end.
+/// Serves until `stop`, and then completes running requests and releases.
 pub(crate) async fn serve(
     listener: TcpListener,
     client: Client,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    // First the requests, which give their locks back; then what is left.
+    // First the requests finish and release their locks. After that, the shutdown releases what is
+    // left.
     axum::serve(listener, app(client.clone())).with_graceful_shutdown(stop).await?;
     let shutdown = client.shutdown(FAREWELL).await;
     println!("{} locks were still held, {} end by themselves", shutdown.revoked, shutdown.pending);
@@ -73,21 +73,21 @@ async fn work_on(
     Ok(lock.run_within(PATIENCE, async |held| bill(&held, &order).await).await??)
 }
 
-/// The work that must not run twice at once.
+/// The work, which must not run twice at the same time for one order.
 async fn bill(held: &LockContext, order: &str) -> Result<String, Error> {
     for _step in 0..10 {
-        held.check()?; // before each side effect
+        held.check()?; // checks the lock before each side effect
         sleep(Duration::from_millis(20)).await;
     }
     Ok(format!("billed {order}\n"))
 }
 
-/// Every number of the client, in the text format of Prometheus.
+/// Every metric of the client, in the text format of Prometheus.
 async fn metrics(State(client): State<Client>) -> String {
     client.stats().prometheus()
 }
 
-/// Whether requests had better come here.
+/// Whether a load balancer should send requests to this instance.
 async fn ready(State(client): State<Client>) -> (StatusCode, &'static str) {
     match client.health().await.obstacle {
         None => (StatusCode::OK, "ready\n"),
@@ -98,7 +98,7 @@ async fn ready(State(client): State<Client>) -> (StatusCode, &'static str) {
     }
 }
 
-/// An error of a lock, as a response to the client.
+/// An error of a lock, which becomes a response to the client.
 struct Failed(Error);
 
 impl From<Error> for Failed {
@@ -117,7 +117,7 @@ impl IntoResponse for Failed {
             Error::Name(_) => (StatusCode::BAD_REQUEST, "there is no such order\n"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "this did not work\n"),
         };
-        eprintln!("{status}: {error}"); // for the log, not for the caller
+        eprintln!("{status}: {error}"); // the log gets the error, and the caller only a status
         (status, words).into_response()
     }
 }

@@ -1,13 +1,14 @@
-//! Workers of a queue, which are killed while they work, and no job is lost.
+//! Workers of a queue that are killed while they work. No job is lost.
 //!
 //! ```text
 //! worker URL                               starts workers, kills them, and counts the jobs
 //! worker URL QUEUE TTL_IN_MILLISECONDS     is one of them
 //! ```
 //!
-//! For each element a worker says `claimed ELEMENT`, works for 20 ms, appends the element to the
-//! queue `QUEUE:results`, and says that it is done. If it is killed in between, another worker claims
-//! the element when the ttl is over. So an element may be in the results twice, but is never missing.
+//! For each element, a worker prints `claimed ELEMENT`, works for 20 ms, appends the element to the
+//! queue `QUEUE:results`, and reports that it is done. If the worker is killed before that, another
+//! worker claims the element when the ttl has passed. So the results may contain an element twice,
+//! but always contain each element.
 
 use std::{
     collections::{BTreeSet, VecDeque},

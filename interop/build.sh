@@ -1,13 +1,13 @@
 #!/bin/sh
-# Builds the Java side of the interop tests: one program, against two Redissons.
+# Builds the Java side of the interop tests: one program, with two versions of Redisson.
 #
-# Safe to run again: it installs what is missing and builds only what changed.
+# It can run again at any time: it installs only what is missing, and builds only what has changed.
 set -eu
 cd "$(dirname "$0")/java"
 
 install() { ../../.ci/install interop "$@"; }
 
-# `javac -version` prints `javac 17.0.15`.
+# Prints the major version of the JDK. `javac -version` prints `javac 17.0.15`.
 jdk() { javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'; }
 
 [ "$(jdk || true)" -ge 17 ] 2>/dev/null || install openjdk-17-jdk-headless
@@ -23,7 +23,7 @@ build() {
         echo "interop: $peer is up to date"
     else
         echo "interop: building $peer"
-        # Jars of another version must not stay on the class path.
+        # Otherwise jars of another version would stay on the class path.
         rm -rf "target/$peer"
         mvn --quiet --batch-mode --no-transfer-progress "$@" package
         echo "$checksum" >"$stamp"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# The proof that Java and Rust share their locks: builds the jars, runs every
-# test beside the real Redisson, and prints what was shown.
+# The proof that Java and Rust share their locks: builds the jars, runs every test with the real
+# Redisson, and prints what was shown.
 #
-# Fails if any test does, and if nothing was shown. Tests have processes of their own and mostly
-# wait, so two programs of them run at a time, each with three tests at a time: enough for two
-# cores. INTEROP_PROGRAMS=n and INTEROP_THREADS=n for n.
-# What else is on the command line goes to the tests: run.sh crowd.
+# Fails if a test fails, and if nothing was shown. Tests start processes of their own and mostly
+# wait. So two test programs run at the same time, and each of them runs three tests at the same
+# time, which is enough for two cores. INTEROP_PROGRAMS=n and INTEROP_THREADS=n change these
+# numbers. Other arguments go to the tests: run.sh crowd.
 set -eu
 cd "$(dirname "$0")"
 
@@ -16,13 +16,13 @@ mkdir -p "$target"
 INTEROP_TABLE=$target/interop-shown.jsonl
 INTEROP_PRINTS=$target/interop-prints
 export INTEROP_TABLE INTEROP_PRINTS
-# What an earlier run has shown is not shown by this one.
+# The results of an earlier run must not count for this one.
 rm -f "$INTEROP_TABLE"
 
 cargo test --no-run
 programs=$(CARGO_TERM_COLOR=never cargo test --no-run 2>&1 | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
 
-# Each prints what it has to say in one piece, when it has ended.
+# Each program prints its output in one piece, when it has ended.
 status=0
 # shellcheck disable=SC2016
 echo "$programs" | xargs -P "${INTEROP_PROGRAMS:-2}" -I '{}' sh -c '

@@ -10,6 +10,9 @@ use crate::{
     },
 };
 
+/// The end of the reason of [`Error::Unavailable`], if a request was sent and got no reply.
+pub(crate) const MAY_HAVE_HAPPENED: &str = "; the request may have been executed";
+
 /// The result of an operation on a lock.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -52,7 +55,7 @@ pub enum Error {
     ///
     /// If the codec cannot write a value, nothing happened. If a change returns the earlier value,
     /// and the codec cannot read that value, the change has happened.
-    #[error("cannot convert a value of `{name}` with {codec}: {source}; {remedy}")]
+    #[error("cannot convert a value of `{name}` with codec {codec}: {source}; {remedy}")]
     Codec {
         /// The map, the set or the queue.
         name: Name,
@@ -81,7 +84,7 @@ pub enum Error {
 
     /// Two members of a multi-lock exclude each other, such as the two sides of one read-write
     /// lock. A multi-lock of both would wait for itself.
-    #[error("invalid multi-lock: two members named `{name}` exclude each other; keep one of them")]
+    #[error("invalid multi-lock: two members named `{name}` exclude each other; remove one member")]
     ConflictingMembers {
         /// The name that the two members have in common.
         name: Name,
@@ -96,7 +99,8 @@ pub enum Error {
     /// Nothing happened. A retry helps only after the password or the permissions were corrected.
     /// In a cluster, the message names the node that rejects the login.
     #[error(
-        "access to `{name}` denied: {}; check the password and the permissions of the user",
+        "access to `{name}` denied: {}; check the password and the ACL permissions of the Redis \
+         user",
         words(code, message, command.as_deref())
     )]
     Forbidden {
@@ -113,7 +117,10 @@ pub enum Error {
 
     /// A task of an async runtime called the blocking API. The call would stop every other task of
     /// that thread. In a task, use the async API or `tokio::task::spawn_blocking`.
-    #[error("cannot block this thread: it runs async tasks; use the async API, or spawn_blocking")]
+    #[error(
+        "cannot use the blocking API: this thread runs async tasks; use the async API or \
+         spawn_blocking"
+    )]
     InsideAsync,
 
     /// The hold of `name` ended before the call, or while the work ran.
@@ -121,7 +128,7 @@ pub enum Error {
     /// If [`run`](crate::Lock::run) returns this error, the work was cancelled, or completed
     /// without the lock. [`LockGuard::run`](crate::LockGuard::run) returns which of the two
     /// happened.
-    #[error("hold of `{name}` ended: {reason}")]
+    #[error("hold of `{name}` ended: {reason}; check the result of the work")]
     Lost {
         /// The name that is no longer held.
         name: Name,
@@ -132,7 +139,8 @@ pub enum Error {
     /// The timeout elapsed before enough members had arrived at the barrier `name`. The caller has
     /// left the barrier.
     #[error(
-        "timed out after {waited:?} waiting at `{name}`: {arrived} of {parties} members arrived{}",
+        "timed out after {waited:?} waiting at the barrier `{name}`: only {arrived} of {parties} \
+         members arrived{}",
         listed(members)
     )]
     MembersMissing {
@@ -151,7 +159,8 @@ pub enum Error {
     /// The timeout elapsed before all other members had left the double barrier `name`. The caller
     /// has left the barrier.
     #[error(
-        "timed out after {waited:?} waiting to leave `{name}`: {count} members are inside{}",
+        "timed out after {waited:?} waiting to leave the barrier `{name}`: {count} members have \
+         not left yet{}",
         listed(members)
     )]
     MembersInside {
@@ -173,8 +182,8 @@ pub enum Error {
     ///
     /// Writes before the failure **stay**, because Redis has no rollback.
     #[error(
-        "guarded write under `{name}` failed in part: {message}; check the data, because \
-         earlier writes stay"
+        "guarded write under the lock `{name}` failed in part: {message}; check the data, because \
+         writes before the failure stay"
     )]
     PartialWrite {
         /// The lock that is held.
@@ -184,19 +193,20 @@ pub enum Error {
     },
 
     /// A multi-lock without members.
-    #[error("invalid multi-lock: it has no members; pass at least one lock")]
+    #[error("invalid multi-lock: the list of locks is empty; pass at least one lock")]
     NoMembers,
 
     /// The call needs a tokio runtime, and its thread has none.
     #[error(
-        "cannot run: this thread has no tokio runtime; call it from one, or use the blocking API"
+        "cannot use the async API: this thread has no tokio runtime; call from a runtime, or use \
+         the blocking API"
     )]
     NoRuntime,
 
     /// The caller passed a guard that does not hold the writers' side of `name`.
     #[error(
-        "cannot acquire a read hold of `{name}`: the guard does not hold its write side; pass the \
-         write guard"
+        "cannot acquire the read lock of `{name}`: the passed guard does not hold the write lock \
+         of `{name}`; pass the guard of the write lock"
     )]
     NotWriting {
         /// The read-write lock.
@@ -208,7 +218,10 @@ pub enum Error {
     ///
     /// Release the readers' side first, then acquire the writers' side. Then read the data again,
     /// because another holder may have written in between.
-    #[error("cannot acquire `{name}` to write: this thread reads it; release that guard first")]
+    #[error(
+        "cannot acquire the write lock of `{name}`: this thread holds the read lock; release the \
+         read guard first"
+    )]
     UpgradeNotSupported {
         /// The read-write lock.
         name: Name,
@@ -217,8 +230,8 @@ pub enum Error {
     /// This thread holds `name` by a plain lock, so its hold has no token. The thread cannot
     /// re-enter such a hold by a fenced lock. Acquire the fenced lock first.
     #[error(
-        "cannot fence `{name}`: this thread holds it by a plain lock, without a token; acquire \
-         the fenced lock first"
+        "cannot acquire the fenced lock `{name}`: this thread holds a plain lock of this name, \
+         which has no token; acquire the fenced lock first"
     )]
     NoToken {
         /// The name of the lock.
@@ -228,8 +241,8 @@ pub enum Error {
     /// Too few replicas acknowledged the grant of `name` in time, so the client released the grant.
     /// See [`Lock::replicated`](crate::Lock::replicated).
     #[error(
-        "cannot acquire `{name}`: only {got} of {wanted} replicas acknowledged the grant in \
-         time, so it was released; check the replicas, or require fewer"
+        "cannot acquire `{name}`: only {got} of {wanted} required replicas acknowledged the \
+         acquisition in time, so the acquisition was undone; check the replicas, or require fewer"
     )]
     NotReplicated {
         /// The name of the lock.
@@ -242,7 +255,10 @@ pub enum Error {
 
     /// Too few permits of a rate limiter or a throttle will be free within the timeout of the
     /// caller. The call returns this error at once, without waiting.
-    #[error("rate of `{name}` used up; retry after {retry_after:?}")]
+    #[error(
+        "rate of `{name}` used up: too few permits will be free within the timeout; retry after \
+         {retry_after:?}"
+    )]
     RateLimited {
         /// The name of the limiter.
         name: Name,
@@ -252,7 +268,7 @@ pub enum Error {
 
     /// No client has set a rate, or Redis has removed it because the limiter got no request during
     /// its `idle_ttl`.
-    #[error("rate of `{name}` not set; call set_if_absent")]
+    #[error("cannot acquire permits of `{name}`: no rate is set; call set_if_absent")]
     RateNotSet {
         /// The name of the limiter.
         name: Name,
@@ -264,7 +280,7 @@ pub enum Error {
     /// Nothing happened. An acquisition retries, and returns this error only when its timeout ends.
     /// If the server is out of memory (`OOM`), the acquisition fails at once, because waiting frees
     /// no memory.
-    #[error("store not ready for `{name}`: {}; retry later", words(code, message, command.as_deref()))]
+    #[error("Redis not ready for `{name}`: {}; retry later", words(code, message, command.as_deref()))]
     NotReady {
         /// The name of the lock or of another primitive.
         name: Name,
@@ -305,11 +321,11 @@ pub enum Error {
     Script(String),
 
     /// The client was [shut down](crate::Client::shutdown).
-    #[error("the client was shut down")]
+    #[error("call rejected: this client was shut down; create another client")]
     ShutDown,
 
     /// The number of permits exceeds the maximum of one acquisition or of one semaphore.
-    #[error("invalid count for `{name}`: it must be at most {most}")]
+    #[error("invalid count for `{name}`: the maximum is {most}; use a smaller count")]
     TooMany {
         /// The name of the lock or of another primitive.
         name: Name,
@@ -342,8 +358,8 @@ pub enum Error {
     ///
     /// Nothing happened. See [`FencedLock::raise_token`](crate::FencedLock::raise_token).
     #[error(
-        "cannot raise the token of `{name}`: the number exceeds {most}; check where it comes \
-         from"
+        "cannot raise the token of `{name}`: the given number exceeds {most}; check the source of \
+         this number"
     )]
     TokenTooHigh {
         /// The fenced lock.
@@ -358,7 +374,7 @@ pub enum Error {
     /// error, a background task withdraws it. If a change such as
     /// [`Latch::count_down`](crate::Latch::count_down) returns this error, a second call may change
     /// the data a second time.
-    #[error("store unavailable for `{name}`: {reason}")]
+    #[error("Redis unavailable for `{name}`: {reason}")]
     Unavailable {
         /// The name of the lock or of another primitive.
         name: Name,
@@ -382,7 +398,10 @@ pub enum Error {
     /// The value of a leader, or a key, a value or an element of a map, a set or a queue is too
     /// long. All callers share one connection. A longer reply would delay the others, or end the
     /// connection.
-    #[error("value too long for `{name}`: it has more than {most} bytes; store a reference to it")]
+    #[error(
+        "value too long for `{name}`: the maximum is {most} bytes; store the value elsewhere, and \
+         use a reference to it"
+    )]
     ValueTooLong {
         /// The name of the object.
         name: Name,
@@ -391,7 +410,9 @@ pub enum Error {
     },
 
     /// The key `name` has another Redis type than this primitive needs. The key was not changed.
-    #[error("wrong type of `{name}`: the key is a {found}; choose another name")]
+    #[error(
+        "cannot use the name `{name}`: the Redis key of this name is a {found}; choose another name"
+    )]
     WrongType {
         /// The name, which is also the key.
         name: Name,
@@ -402,7 +423,7 @@ pub enum Error {
     },
 
     /// A number of permits, the count of a latch or a number of replicas is 0.
-    #[error("invalid count for `{name}`: it must be at least 1")]
+    #[error("invalid count for `{name}`: the minimum is 1; use a larger count")]
     ZeroCount {
         /// The name of the object.
         name: Name,
@@ -414,8 +435,12 @@ fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     match holder {
         None if unset => ": the number of permits was never set; call set_if_absent".into(),
         None => String::new(),
-        Some(Holder { owner, count: 0, .. }) => format!(": the writer {owner} queued earlier"),
-        Some(holder) if by_this_client => format!(": held by this client itself, {holder}"),
+        Some(Holder { owner, count: 0, .. }) => {
+            format!(": the waiting writer {owner} is first in the queue")
+        }
+        Some(holder) if by_this_client => {
+            format!(": held by another guard of this client, {holder}")
+        }
         Some(holder) => format!(": held by {holder}"),
     }
 }
@@ -518,7 +543,10 @@ impl Error {
     pub(crate) fn about(name: &Name, failure: Failure) -> Self {
         let reason = failure.to_string();
         // The text of `Error::Unavailable` already says that the store is unavailable.
-        let reason = reason.strip_prefix("no reply: ").unwrap_or(&reason).to_owned();
+        let mut reason = reason.strip_prefix("no reply: ").unwrap_or(&reason).to_owned();
+        if failure.may_have_happened() {
+            reason += MAY_HAVE_HAPPENED;
+        }
         let name = name.clone();
         match failure {
             Failure::NoRuntime => Self::NoRuntime,

@@ -20,10 +20,10 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// A time in which no task polls or waits for a timer.
+/// Too short for a poll or a timer. A member that continues within this time was notified.
 const AT_ONCE: Duration = millis(10);
 
-/// The barrier of two clients of one store.
+/// Two handles of one barrier, from two clients of one store.
 fn two(parties: u32) -> (MemoryStore, [Barrier; 2]) {
     let store = MemoryStore::new();
     let barrier = |()| Client::with_store(&store).barrier("phase", parties).unwrap();
@@ -31,7 +31,7 @@ fn two(parties: u32) -> (MemoryStore, [Barrier; 2]) {
     (store, barriers)
 }
 
-/// A member that has sent its request and waits.
+/// Starts a member that has sent its request and waits.
 async fn waiting(barrier: &Barrier) -> JoinHandle<Result<Arrived>> {
     let barrier = barrier.clone();
     let member = tokio::spawn(async move { barrier.arrive_and_wait().await });
@@ -44,7 +44,8 @@ async fn passes(member: JoinHandle<Result<Arrived>>) -> Arrived {
     timeout(AT_ONCE, member).await.expect("at once").unwrap().unwrap()
 }
 
-/// The members that an error reports, including the member itself.
+/// Returns how many members have arrived, according to the error of a timeout; this includes the
+/// caller.
 async fn present(barrier: &Barrier) -> u32 {
     match barrier.arrive_and_wait_within(millis(5)).await {
         Err(Error::MembersMissing { arrived, .. }) => arrived,
@@ -91,14 +92,16 @@ async fn barrier_can_be_used_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_that_times_out_names_those_present_and_leaves() {
+async fn timed_out_member_names_the_present_members_and_leaves() {
     let (_, [one, other]) = two(3);
     let waiter = waiting(&one).await;
     let start = Instant::now();
     let error = other.arrive_and_wait_within(secs(20)).await.unwrap_err();
     assert_eq!(start.elapsed(), secs(20));
     let text = error.to_string();
-    assert!(text.starts_with("timed out after 20s waiting at `phase`: 2 of 3 members arrived: "));
+    assert!(text.starts_with(
+        "timed out after 20s waiting at the barrier `phase`: only 2 of 3 members arrived: "
+    ));
     let Error::MembersMissing { arrived: 2, parties: 3, members, .. } = &error else { panic!() };
     assert!(members.len() == 2 && error.is_busy() && !error.is_transient());
     sleep(millis(1)).await;
@@ -143,7 +146,7 @@ async fn dead_member_leaves_within_ten_seconds() {
     assert_eq!(present(&other).await, 2);
     sleep(millis(1)).await;
 
-    // It arrives again when it continues.
+    // The arrival of `dead` has expired. When `dead` is polled again, it arrives again.
     let rest = [waiting(&other).await, waiting(&one).await];
     timeout(secs(5), dead).await.unwrap().unwrap();
     passes(alive).await;
@@ -151,14 +154,14 @@ async fn dead_member_leaves_within_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_that_slept_for_a_minute_does_not_arrive_again() {
+async fn unpolled_member_gets_an_error_a_minute_after_the_opening() {
     let (_, [one, other]) = two(2);
     let mut asleep = Box::pin(one.arrive_and_wait());
     for _ in 0..20 {
         assert!((&mut asleep).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
-    // The barrier opens for both, and the store forgets that after a minute.
+    // The barrier opens for both members. After a minute, the store forgets this opening.
     other.arrive_and_wait().await.unwrap();
     sleep(secs(61)).await;
     let error = timeout(secs(5), asleep).await.unwrap().unwrap_err();
@@ -168,7 +171,7 @@ async fn member_that_slept_for_a_minute_does_not_arrive_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_outlasts_a_short_silence_and_not_a_long_one() {
+async fn member_survives_a_short_store_outage_but_not_a_long_one() {
     let (store, [one, other]) = two(2);
     let member = waiting(&one).await;
     store.stall();
@@ -203,7 +206,7 @@ async fn shutdown_makes_members_leave() {
 
 // The double barrier.
 
-/// The double barrier of two clients of one store.
+/// Two handles of one double barrier, from two clients of one store.
 fn two_double(parties: u32) -> (MemoryStore, [DoubleBarrier; 2]) {
     let store = MemoryStore::new();
     let barrier = |()| Client::with_store(&store).double_barrier("phase", parties).unwrap();
@@ -220,13 +223,13 @@ async fn enters(member: JoinHandle<Result<DoubleBarrierGuard>>) -> DoubleBarrier
     timeout(AT_ONCE, member).await.expect("at once").unwrap().unwrap()
 }
 
-/// A member of each barrier, inside.
+/// Lets one member enter through each handle, and returns both guards.
 async fn inside(barriers: &[DoubleBarrier; 2]) -> [DoubleBarrierGuard; 2] {
     let [one, other] = barriers.each_ref().map(entering);
     [enters(one).await, enters(other).await]
 }
 
-/// A member that has left, and waits for the others.
+/// Starts a member that has left, and that waits for the others to leave.
 async fn leaving(guard: DoubleBarrierGuard) -> JoinHandle<Result<Release>> {
     let member = tokio::spawn(guard.leave());
     sleep(millis(1)).await;
@@ -250,7 +253,7 @@ async fn members_enter_together_and_leave_together() {
         let arrived = [&first, &second].map(|it| (it.arrived().index, it.arrived().generation));
         assert_eq!(arrived, [(0, generation), (1, generation)]);
 
-        // For longer than a lease.
+        // 100 s are longer than a lease.
         sleep(secs(100)).await;
         assert!(first.is_inside() && second.is_inside());
         let first = leaving(first).await;
@@ -280,7 +283,7 @@ async fn next_generation_enters_when_all_have_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_member_that_times_out_names_those_inside() {
+async fn timed_out_leave_names_the_members_that_are_inside() {
     let (_, barriers) = two_double(2);
     let error = barriers[0].enter_within(secs(3)).await.unwrap_err();
     assert!(matches!(error, Error::MembersMissing { arrived: 1, parties: 2, .. }), "{error}");
@@ -292,11 +295,14 @@ async fn leaving_member_that_times_out_names_those_inside() {
     assert_eq!(start.elapsed(), secs(20));
     let text = error.to_string();
     assert!(
-        text.starts_with("timed out after 20s waiting to leave `phase`: 1 members are inside: "),
+        text.starts_with(
+            "timed out after 20s waiting to leave the barrier `phase`: 1 members have not left \
+             yet: "
+        ),
         "{text}"
     );
     assert!(error.is_busy() && !error.is_transient());
-    // It has left.
+    // The member left although its call timed out.
     assert_eq!(other.leave().await.unwrap(), Release::Released);
     let [one, _other] = inside(&barriers).await;
     assert!(matches!(one.leave_within(Duration::ZERO).await, Err(Error::Duration(_))));
@@ -317,7 +323,7 @@ async fn dropped_member_of_a_double_barrier_leaves_at_once() {
         assert!(matches!(missing, Error::MembersMissing { arrived: 1, .. }), "{missing}");
         sleep(millis(1)).await;
     }
-    // A member that is dropped while it waits for the others does not stay inside, either.
+    // If a member is dropped while it waits for the others to leave, it does not stay inside.
     let [one, other] = inside(&barriers).await;
     let one = leaving(one).await;
     one.abort();
@@ -342,15 +348,16 @@ async fn member_inside_is_notified_of_its_loss() {
     store.stall();
     assert_eq!(timeout(secs(31), one.lost()).await, Ok(LostReason::Expired));
     store.resume();
-    // A renewal may have arrived late, and would keep the member inside for another lease.
+    // If the store executed a late renewal after `resume`, the member would stay inside for another
+    // lease.
     drop(one);
     let left = timeout(secs(10), other).await.unwrap().unwrap().unwrap();
     assert_eq!(left, Release::Released);
 }
 
-/// A member that waits, and notices too late that the barrier has opened.
+/// The member `asleep` waits, and its task runs again only long after the barrier has opened.
 #[tokio::test(start_paused = true)]
-async fn member_that_slept_longer_than_its_lease_is_not_inside() {
+async fn unpolled_member_is_lost_when_its_lease_ends() {
     let (_, [one, other]) = two_double(2);
     let mut asleep = Box::pin(one.enter());
     for _ in 0..20 {
@@ -359,7 +366,7 @@ async fn member_that_slept_longer_than_its_lease_is_not_inside() {
     }
     let awake = other.enter().await.unwrap();
     let awake = leaving(awake).await;
-    // The lease, and the time until the member sends its next request.
+    // 36 s are the lease, and the time until the member sends its next request.
     sleep(secs(36)).await;
     assert_eq!(leaves(awake).await, Release::Released);
     let error = timeout(secs(5), asleep).await.unwrap().unwrap_err();

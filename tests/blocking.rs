@@ -27,10 +27,10 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Longer than any step takes, even on a busy machine.
+/// A limit that no step of a test reaches, even on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Two clients, like two processes.
+/// Two clients of one store, as two processes would have.
 struct World {
     store: MemoryStore,
     one: Client,
@@ -54,7 +54,7 @@ impl World {
     }
 }
 
-/// Does `work` on a new thread.
+/// Runs `work` on a new thread, and returns its result.
 fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
@@ -72,7 +72,7 @@ fn leave_owned(guard: OwnedLockGuard) {
     assert_eq!(guard.release().unwrap(), Release::Released);
 }
 
-/// Asserts that `condition` comes true soon.
+/// Waits until `condition` is true; fails after `LONG`.
 fn eventually(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -85,7 +85,7 @@ mod acquiring {
     use super::*;
 
     #[test]
-    fn two_clients_exclude_each_other_also_on_one_thread() {
+    fn two_clients_on_one_thread_exclude_each_other() {
         let world = World::new();
         let guard = world.door().acquire().unwrap();
         assert!(world.other_door().try_acquire().unwrap().is_none());
@@ -118,7 +118,7 @@ mod acquiring {
                 let left = Instant::now();
                 leave(guard);
                 waiter.join().unwrap();
-                // By a message, not by the timer that comes after two seconds or more.
+                // A message woke the waiter: its timer would take two seconds or more.
                 assert!(left.elapsed() < millis(1_500), "{:?}", left.elapsed());
             });
         }
@@ -151,7 +151,7 @@ mod acquiring {
 
     #[test]
     fn lock_is_renewed_while_no_thread_calls() {
-        // given a lock whose ttl is shorter than the work of the thread
+        // given a lock whose ttl is shorter than the work of its holder
         let world = World::new();
         let guard = world.door().ttl(millis(3_000)).acquire().unwrap();
         thread::sleep(millis(4_000));
@@ -160,7 +160,7 @@ mod acquiring {
     }
 
     #[test]
-    fn settings_are_those_of_the_lock() {
+    fn blocking_lock_has_the_settings_of_the_async_lock() {
         let world = World::new();
         let lock = world.door();
         assert_eq!(lock.name().as_str(), "door");
@@ -178,7 +178,8 @@ mod acquiring {
 
     #[test]
     fn threads_of_many_clients_exclude_each_other() {
-        // given eight threads, two to a client, and a counter that is read and written apart
+        // given eight threads, two for each client, and a counter that each step reads and then
+        // writes
         const THREADS: u32 = 8;
         const ROUNDS: u32 = 200;
         let store = MemoryStore::new();
@@ -200,7 +201,7 @@ mod acquiring {
             }
         });
 
-        // then no step was lost
+        // then no increment was lost
         assert_eq!(counter.load(Ordering::Relaxed), THREADS * ROUNDS);
     }
 }
@@ -242,13 +243,13 @@ mod reentry {
         assert_eq!(third.count(), 2);
     }
 
-    /// Lets others share a hold for longer than a busy machine needs to start a thread.
+    /// A lock whose hold tasks may share for longer than a busy machine needs to start a thread.
     fn shared_long(lock: Lock) -> Lock {
         lock.local_handoff(10_000, Duration::from_secs(60))
     }
 
-    /// Does `work` while another thread shares the hold of this thread. This thread releases its
-    /// share, `ours`, first.
+    /// Calls `work` while another thread shares the hold of this thread. Before that, this thread
+    /// releases its own share, `ours`.
     fn while_another_thread_shares(read: &Lock, ours: LockGuard, work: impl FnOnce()) {
         let (reads, others) = mpsc::channel();
         let (over, end) = mpsc::channel::<()>();
@@ -261,13 +262,13 @@ mod reentry {
             });
             assert_eq!(others.recv().unwrap(), *ours.owner());
             leave(ours);
-            // It ends with the work, even if the work panics.
+            // The drop of `_over` ends the other thread's hold, even if `work` panics.
             let _over = over;
             work();
         });
     }
 
-    /// Once, a thread counted as a reader as long as any thread read.
+    /// Former bug: a thread counted as a reader as long as any thread of its client read.
     #[test]
     fn thread_may_write_after_it_released_its_read_hold() {
         let prices = World::new().one.read_write_lock("prices").unwrap();
@@ -279,7 +280,8 @@ mod reentry {
         leave(write.acquire().unwrap());
     }
 
-    /// Once, threads that read in turns acquired repeatedly, and no writer ever acquired.
+    /// Former bug: the threads of one client that shared a read hold acquired it again and again,
+    /// and no writer ever acquired.
     #[test]
     fn second_read_of_a_thread_waits_behind_a_writer() {
         let world = World::new();
@@ -296,7 +298,7 @@ mod reentry {
     }
 
     #[test]
-    fn another_name_is_another_lock() {
+    fn thread_holds_locks_of_different_names_separately() {
         let world = World::new();
         let door = world.door().acquire().unwrap();
         let window = world.one.lock("window").unwrap().acquire().unwrap();
@@ -305,7 +307,7 @@ mod reentry {
     }
 
     #[test]
-    fn released_thread_gets_a_new_owner() {
+    fn thread_gets_a_new_owner_after_its_release() {
         let lock = World::new().door();
         let guard = lock.acquire().unwrap();
         let before = guard.owner().clone();
@@ -332,7 +334,8 @@ mod reentry {
                     leave(guard);
                 });
                 eventually(|| waiting(&world.one) + waiting(&world.other) > before);
-                // The reply to its request has come by then.
+                // After this pause, the thread has the reply to its request, and so its place in
+                // the order.
                 thread::sleep(millis(100));
             }
             assert!(matches!(again.release().unwrap(), Release::StillHeld { .. }));
@@ -344,7 +347,7 @@ mod reentry {
 
     #[test]
     fn lost_hold_is_acquired_again_instead_of_reentered() {
-        // given a hold whose lease has ended, and its guard
+        // given a guard whose lease has ended
         let world = World::new();
         let lock = world.door();
         let lost = lock.clone().lease(millis(30)).acquire().unwrap();
@@ -356,22 +359,22 @@ mod reentry {
         assert_ne!(next.owner(), lost.owner());
         assert_eq!(next.count(), 1);
 
-        // and the thread still holds it when the lost guard is dropped
+        // and the thread still has the new hold when the lost guard is dropped
         drop(lost);
         let again = lock.try_acquire().unwrap().unwrap();
         assert_eq!(again.owner(), next.owner());
     }
 
     #[test]
-    fn reentry_notices_an_unnoticed_loss() {
-        // given a hold that the store forgot, and another holder
+    fn thread_waits_instead_of_reentering_after_an_unseen_loss() {
+        // given a thread whose hold the store forgot, and another holder
         let world = World::new();
         let lock = world.door();
         let lost = lock.acquire().unwrap();
         assert!(world.store.lose("door"));
         let guard = world.other_door().acquire_owned().unwrap();
 
-        // then the thread waits like all others
+        // then the thread waits like any other thread
         assert!(lock.try_acquire().unwrap().is_none());
         assert!(!lost.is_held());
         leave_owned(guard);
@@ -386,7 +389,7 @@ mod reentry {
         assert!(matches!(lock.acquire_within(millis(20)), Err(Error::TimedOut { .. })));
         assert!(lock.try_acquire_owned().unwrap().is_none());
 
-        // unless that thread calls `reenter`
+        // unless the thread that has the guard calls `reenter`
         let again = guard.reenter().unwrap();
         assert_eq!((again.count(), again.owner()), (2, guard.owner()));
     }
@@ -427,7 +430,7 @@ mod guards {
     #[test]
     fn guard_dropped_with_its_client_frees_the_lock() {
         for owned in [false, true] {
-            // given a long lease, and a guard that outlives the other handles of its client
+            // given a long lease, and a guard that is the last handle of its client
             let store = MemoryStore::new();
             let lock = Client::with_store(&store).unwrap().lock("door").unwrap();
             let lock = lock.lease(Duration::from_secs(3_600));
@@ -444,7 +447,7 @@ mod guards {
                 }
             }
 
-            // then another client enters before long
+            // then another client acquires soon
             let other = Client::with_store(&store).unwrap().lock("door").unwrap();
             assert!(other.acquire_within(LONG).is_ok());
         }
@@ -514,8 +517,8 @@ mod guards {
 
     #[test]
     fn guard_kept_until_its_thread_ends_frees_the_lock() {
-        // given a guard in a thread local, which is dropped when other thread locals may not exist
-        // any more
+        // given a guard in a thread local. When the thread ends and drops the guard, other thread
+        // locals may already be destroyed.
         thread_local! {
             static KEPT: std::cell::RefCell<Option<LockGuard>> = const { std::cell::RefCell::new(None) };
         }
@@ -580,7 +583,7 @@ mod running {
     }
 
     #[test]
-    fn work_may_run_and_acquire_again_inside_of_itself() {
+    fn work_under_a_lock_may_acquire_the_same_lock_again() {
         let lock = World::new().door();
         let ran = lock.run(|_held| {
             let guard = lock.acquire().unwrap();
@@ -649,7 +652,8 @@ mod inside_async {
         assert!(refused.to_string().contains("spawn_blocking"), "{refused}");
     }
 
-    /// A client with a guard that can move, both created in an allowed place.
+    /// A client and a guard that can move to another thread. Both are created where blocking is
+    /// allowed.
     fn made_elsewhere() -> (Client, OwnedLockGuard) {
         elsewhere(|| {
             let client = Client::in_memory().unwrap();
@@ -685,30 +689,30 @@ mod inside_async {
         is_refused(guard.lost_within(LONG));
         is_refused(client.shutdown(LONG));
 
-        // methods with local state only need no server
+        // methods that read only local state work
         assert!(guard.is_held());
         assert_eq!((guard.count(), client.stats().held), (1, 1));
 
-        // and the release that a rejected call leaves pending is done in the background
+        // and the client completes the release in the background, although the call was rejected
         is_refused(guard.release());
         elsewhere(|| assert!(client.lock("door").unwrap().acquire_within(LONG).is_ok()));
         assert_eq!(client.stats().waiting, 0);
     }
 
     #[tokio::test]
-    async fn every_method_refuses_in_a_task_of_one_thread() {
+    async fn blocking_methods_refuse_in_a_single_threaded_runtime() {
         every_method_refuses();
         tokio::spawn(async { every_method_refuses() }).await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn every_method_refuses_in_a_task_of_many_threads() {
+    async fn blocking_methods_refuse_in_a_multi_threaded_runtime() {
         every_method_refuses();
         tokio::spawn(async { every_method_refuses() }).await.unwrap();
     }
 
     #[tokio::test]
-    async fn every_method_refuses_in_a_local_task() {
+    async fn blocking_methods_refuse_in_a_local_task() {
         let local = tokio::task::LocalSet::new();
         local
             .run_until(async {
@@ -718,7 +722,7 @@ mod inside_async {
     }
 
     #[test]
-    fn guard_in_its_thread_is_released_despite_a_refusal() {
+    fn guard_is_released_though_an_async_context_refused_release() {
         let world = World::new();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let guard = world.door().acquire().unwrap();
@@ -739,7 +743,7 @@ mod inside_async {
     }
 
     #[tokio::test]
-    async fn dropping_the_last_of_a_client_does_not_block() {
+    async fn dropping_the_last_client_and_guard_does_not_block() {
         let (client, guard) = made_elsewhere();
         drop((client, guard));
     }
@@ -764,15 +768,15 @@ mod inside_async {
     }
 
     #[tokio::test]
-    async fn refused_call_keeps_the_budget_of_the_task() {
-        // given a task that asks repeatedly without success
+    async fn refused_blocking_call_keeps_the_coop_budget_of_the_task() {
+        // given a task whose calls are rejected repeatedly
         let (client, _guard) = made_elsewhere();
         let lock = client.lock("door").unwrap();
         for _ in 0..10 {
             is_refused(lock.try_acquire());
         }
 
-        // then it can await as before
+        // then the task can await as before
         let (sender, receiver) = tokio::sync::oneshot::channel();
         tokio::spawn(async move { sender.send(42).unwrap() });
         assert_eq!(receiver.await.unwrap(), 42);
@@ -826,7 +830,7 @@ fn short_lived_threads_may_share_a_client() {
     }
     drop(sender);
 
-    // then each of them held once, and alone
+    // then each thread held the lock once, and no other thread held it at that time
     assert_eq!(alone.iter().collect::<Vec<_>>(), [true; 4]);
     assert_eq!(client.stats().granted, 4);
 }
@@ -851,7 +855,6 @@ fn thread_acquires_permits_when_another_releases_them() {
     let guard = pool.acquire(2).unwrap();
     assert_eq!(guard.lost_within(Duration::from_millis(20)).unwrap(), None);
     drop(guard);
-    // a client that ends with its guard loses no permit
     drop(pool);
     client.shutdown(Duration::from_secs(5)).unwrap();
 }
@@ -874,7 +877,7 @@ fn threads_pass_a_latch_when_another_counts_it_down() {
 
 /// A multi-lock waits on the runtime of one of its clients.
 #[test]
-fn multi_lock_leaves_each_client_on_its_own_runtime() {
+fn client_keeps_its_runtime_after_a_multi_lock_with_another() {
     for first_stays in [true, false] {
         let clients = [(); 2].map(|()| Client::builder().ttl(millis(300)).in_memory().unwrap());
         let locks = [0, 1].map(|at| clients[at].lock(format!("door{at}")).unwrap());
@@ -887,7 +890,7 @@ fn multi_lock_leaves_each_client_on_its_own_runtime() {
             false => ((second, other), (first, one)),
         };
         let guard = door.acquire_owned().unwrap();
-        // The other client and its runtime end.
+        // One client and its runtime end.
         drop((both, gone));
         thread::sleep(millis(1_000));
         assert!(guard.is_held(), "{first_stays}");

@@ -1,4 +1,4 @@
-//! Types that may cross threads, and types that must not. The compiler checks most of it.
+//! Types that may cross threads, and types that must not. The compiler checks most of this.
 
 use std::{marker::PhantomData, panic::UnwindSafe};
 
@@ -77,7 +77,10 @@ fn error_type_implements_common_traits() {
     fn boxed(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
         error.into()
     }
-    assert_eq!(boxed(Error::ShutDown).to_string(), "the client was shut down");
+    assert_eq!(
+        boxed(Error::ShutDown).to_string(),
+        "call rejected: this client was shut down; create another client"
+    );
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn future_that_owns_a_lock_may_be_spawned() {
 }
 
 #[test]
-fn work_that_stays_on_its_thread_may_be_run_there() {
+fn work_that_is_not_send_may_run_on_its_thread() {
     let lock = Client::in_memory().lock("door").unwrap();
     let local = std::rc::Rc::new(42);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -146,7 +149,8 @@ async fn lost_future_borrows_nothing() {
     assert_eq!(tokio::spawn(lost).await.unwrap(), LostReason::Released);
 }
 
-/// Whether a type is `Send`: the inherent constant exists only where its bound holds.
+/// `Is::<T>::SEND` tells whether `T` is `Send`: the inherent constant is selected only if its bound
+/// holds.
 struct Is<T>(PhantomData<T>);
 
 impl<T: Send> Is<T> {
@@ -160,7 +164,7 @@ trait Else {
 impl<T> Else for Is<T> {}
 
 #[test]
-fn send_check_accepts_and_rejects() {
+fn send_check_accepts_send_types_and_rejects_others() {
     const { assert!(<Is<u8>>::SEND) };
     const { assert!(!<Is<std::rc::Rc<u8>>>::SEND) };
 }

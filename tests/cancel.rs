@@ -1,8 +1,9 @@
 //! Every operation, dropped at each of its awaits, leaves no trace.
 //!
-//! A future is polled n times and then dropped, for n = 0, 1, 2, … until it completes. In a second
-//! round it is dropped right after it was woken for the next poll. After each of these, the lock
-//! must be free in time, the counts must be zero, and the next waiter must acquire.
+//! A test polls a future n times and then drops it, for n = 0, 1, 2, … until the future completes.
+//! In a second round, the test drops the future right after something has woken it for the next
+//! poll. After each drop, the lock must become free in time, the counts must be zero, and the next
+//! waiter must acquire.
 
 use std::{
     future::{Future, poll_fn},
@@ -34,27 +35,27 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Too short for a timer.
+/// Too short for a timer. A waiter that acquires within this time was notified.
 const AT_ONCE: Duration = millis(10);
 
-/// How soon the lock must be free after a store failure, because requests are repeated after
-/// pauses.
+/// How soon the lock must be free after the store replies again: the client repeats its requests
+/// after pauses.
 const AFTER_TROUBLE: Duration = secs(2);
 
-/// The end of the obstacle.
+/// How long an obstacle lasts.
 const TROUBLE: Duration = secs(5);
 
-/// The place at which a future is dropped.
+/// The await at which a future is dropped.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     /// The number of polls before the drop.
     polls: usize,
-    /// Whether the drop waits until the task is woken for the next poll.
+    /// Whether the future is dropped only after something has woken its task for the next poll.
     woken: bool,
 }
 
 impl Cut {
-    /// Polls `future` as long as the cut allows, then drops it.
+    /// Polls `future` as long as the cut allows, and then drops it.
     async fn of<F: Future>(self, future: F) -> Option<F::Output> {
         let mut future = Box::pin(future);
         let mut left = self.polls;
@@ -73,8 +74,8 @@ impl Cut {
     }
 }
 
-/// Runs `scene` with a cut at each await, until it reports that the operation completed first.
-/// Returns the number of cuts.
+/// Runs `scene` with a cut at each await, until `scene` returns that the operation completed before
+/// the cut. Returns the number of cuts.
 async fn at_every_await(scene: impl AsyncFn(Cut) -> bool) -> usize {
     const FAR_TOO_MANY: usize = 500;
     let mut cuts = 0;
@@ -89,7 +90,7 @@ async fn at_every_await(scene: impl AsyncFn(Cut) -> bool) -> usize {
     cuts
 }
 
-/// Two clients of one store, and an obstacle.
+/// Two clients of one store. The store can be stopped, or another client can hold.
 struct World {
     store: MemoryStore,
     one: Client,
@@ -97,7 +98,7 @@ struct World {
     sides: Sides,
 }
 
-/// The lock that our client wants, and the lock of the other client. They exclude each other.
+/// The lock that client `one` wants, and a lock of the other client. They exclude each other.
 type Sides = [fn(&Client) -> Lock; 2];
 
 const LOCKS: Sides = [|client| client.lock("door").unwrap(); 2];
@@ -110,17 +111,17 @@ fn read_write(client: &Client) -> ReadWriteLock {
     client.read_write_lock("door").unwrap()
 }
 
-/// The obstacle of an acquisition, for a while.
+/// The cause that delays an acquisition, until `TROUBLE` is over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
     Free,
-    /// Another client holds, and this one is subscribed.
+    /// Another client holds, and this client is subscribed.
     Held,
-    /// Another client holds, and this one polls.
+    /// Another client holds, and this client polls.
     HeldPolling,
     /// The store does not reply.
     Stalled,
-    /// The store does not reply, and another client holds.
+    /// The store does not reply, and another client has the lock.
     StalledAndHeld,
     /// The store rejects requests.
     Failing,
@@ -157,8 +158,8 @@ impl World {
         self.sides[1](&self.other)
     }
 
-    /// Creates the obstacle `way` until `TROUBLE` is over. Returns the lock to acquire, and a task
-    /// that ends with the obstacle.
+    /// Delays acquisitions by `way` until `TROUBLE` is over. Returns the lock to acquire, and a
+    /// task that ends when the obstacle is gone.
     async fn block(&self, way: Way) -> (Lock, JoinHandle<()>) {
         let polling = WaitStrategy::Polling { initial: millis(700), max: secs(2) };
         let lock = match way {
@@ -212,29 +213,30 @@ impl World {
     }
 }
 
-/// Fails if it is never granted, instead of waiting for ever.
+/// Acquires and releases. If the lock is never granted, this function panics instead of waiting for
+/// ever.
 async fn short_visit(lock: Lock) {
     let guard = lock.acquire_within(secs(3_600)).await.unwrap();
     sleep(millis(100)).await;
     drop(guard);
 }
 
-/// Drops `operation` on a lock at each of its awaits, with every obstacle. `waits` is whether the
+/// Drops `operation` on a lock at each of its awaits, with every obstacle. `waits` is true if the
 /// operation waits for a holder.
 async fn leaves_nothing_behind<T>(waits: bool, operation: impl AsyncFn(&Lock) -> T) {
     leaves_nothing_of(LOCKS, waits, operation).await;
 }
 
-/// The same of one side of a read-write lock.
+/// As `leaves_nothing_behind`, for one side of a read-write lock.
 async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn(&Lock) -> T) {
     for way in WAYS {
         let cuts = at_every_await(async |cut| {
-            // given an obstacle, and another task of this client behind
+            // given an obstacle, and another task of this client that waits behind the operation
             let world = World::of(sides);
             let (lock, way_is_free) = world.block(way).await;
             let case = format!("{way:?}, {cut:?}");
 
-            // when the operation is dropped at one of its awaits, or gets through
+            // when the operation is dropped at one of its awaits, or completes
             let mut cutting = pin!(cut.of(operation(&lock)));
             let early = poll!(&mut cutting);
             let behind = tokio::spawn(short_visit(world.door()));
@@ -245,7 +247,7 @@ async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn
             let completed = done.is_some();
             drop(done);
 
-            // then the task behind is not delayed, and no trace is left
+            // then the task behind acquires without a delay, and no trace is left
             way_is_free.await.unwrap();
             let start = Instant::now();
             behind.await.unwrap();
@@ -254,14 +256,16 @@ async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn
                 Way::HeldPolling => secs(4),
                 Way::Stalled | Way::StalledAndHeld | Way::Failing => AFTER_TROUBLE,
             };
-            // Its own execution, and that of the work that was not dropped in time.
+            // The hold of the task behind, and the hold of the operation if it completed before the
+            // cut.
             let visits = millis(200);
             assert!(start.elapsed() <= bound + visits, "{case}: {:?}", start.elapsed());
             world.is_quiet(bound, &case).await;
             completed
         })
         .await;
-        // Never polled, polled twice, and polled until a random await.
+        // The cuts must include: before the first poll, after two polls, and at an await in the
+        // middle.
         let on_its_way = match way {
             Way::Free => false,
             Way::Stalled | Way::StalledAndHeld | Way::Failing => true,
@@ -272,12 +276,12 @@ async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_leaves_nothing_behind() {
+async fn dropped_acquire_leaves_nothing_behind() {
     leaves_nothing_behind(true, async |lock| lock.acquire().await.unwrap()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_within_leaves_nothing_behind() {
+async fn dropped_acquire_within_leaves_nothing_behind() {
     leaves_nothing_behind(true, async |lock| lock.acquire_within(secs(60)).await.unwrap()).await;
 }
 
@@ -287,19 +291,19 @@ async fn timed_out_acquire_within_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_leaves_nothing_behind_when_it_waits_for_replicas() {
+async fn acquire_dropped_while_waiting_for_replicas_leaves_nothing() {
     let replicas = Replicas::at_least(1).within(millis(100));
     let acquire = async |lock: &Lock| drop(lock.clone().replicated(replicas).acquire().await);
     leaves_nothing_behind(true, acquire).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn try_acquire_leaves_nothing_behind() {
+async fn dropped_try_acquire_leaves_nothing_behind() {
     leaves_nothing_behind(false, async |lock| drop(lock.try_acquire().await)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_leaves_nothing_behind() {
+async fn dropped_run_leaves_nothing_behind() {
     leaves_nothing_behind(true, async |lock| {
         lock.run(async |_held| sleep(millis(100)).await).await.unwrap();
     })
@@ -307,7 +311,7 @@ async fn run_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_within_leaves_nothing_behind() {
+async fn dropped_run_within_leaves_nothing_behind() {
     leaves_nothing_behind(true, async |lock| {
         lock.run_within(secs(60), async |_held| sleep(millis(100)).await).await.unwrap();
     })
@@ -315,7 +319,7 @@ async fn run_within_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn try_run_leaves_nothing_behind() {
+async fn dropped_try_run_leaves_nothing_behind() {
     leaves_nothing_behind(false, async |lock| {
         drop(lock.try_run(async |_held| sleep(millis(100)).await).await);
     })
@@ -323,16 +327,17 @@ async fn try_run_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_of_either_side_leaves_nothing_behind() {
+async fn dropped_read_or_write_acquire_leaves_nothing_behind() {
     for sides in [READING, WRITING, WRITING_BESIDE_READERS] {
         leaves_nothing_of(sides, true, async |lock| lock.acquire().await.unwrap()).await;
         leaves_nothing_of(sides, false, async |lock| drop(lock.try_acquire().await)).await;
     }
 }
 
-/// The other member is on another server, before or after this one in the order.
+/// The other member of the multi-lock is on another server, and comes before or after this lock in
+/// the order.
 #[tokio::test(start_paused = true)]
-async fn multi_lock_leaves_nothing_behind() {
+async fn dropped_multi_lock_acquire_leaves_nothing_behind() {
     for other in ["aisle", "foyer"] {
         let other = Client::in_memory().lock(other).unwrap();
         let both = |lock: &Lock| MultiLock::new([lock.clone(), other.clone()]).unwrap();
@@ -385,13 +390,13 @@ async fn dropped_downgrade_leaves_no_hold() {
     }
 }
 
-/// A woken task is dropped before it sends its request.
+/// A release wakes a task, and the task is dropped before it sends its request.
 mod woken_and_cancelled {
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn dropped_waiter_wakes_the_next_of_its_process() {
-        // given a holder of another client and two waiters of this one
+        // given a holder of another client, and two waiters of this client
         let world = World::new();
         let guard = world.other_door().acquire().await.unwrap();
         let lock = world.door();
@@ -402,13 +407,13 @@ mod woken_and_cancelled {
         let second = tokio::spawn(async move { behind.acquire_within(secs(3_600)).await });
         sleep(millis(1)).await;
 
-        // when the first one is woken and leaves before its request
+        // when the first waiter is woken and dropped before it sends its request
         let left = Instant::now();
         assert_eq!(guard.release().await.unwrap(), Release::Released);
         assert_eq!(world.one.stats().wake_ups, 1);
         drop(first);
 
-        // then the second enters at once
+        // then the second waiter acquires at once
         assert!(second.await.unwrap().unwrap().is_held());
         assert!(left.elapsed() < AT_ONCE, "{:?}", left.elapsed());
     }
@@ -432,7 +437,7 @@ mod woken_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_waiters_but_the_last_may_leave_a_long_queue() {
+    async fn last_queued_waiter_acquires_when_fifty_others_leave() {
         // given many waiters, of which all but one leave
         let world = World::new();
         let guard = world.other_door().acquire().await.unwrap();
@@ -447,25 +452,25 @@ mod woken_and_cancelled {
         sleep(millis(1)).await;
         assert_eq!(world.one.stats().waiting, 51);
 
-        // when they leave just as the lock comes free
+        // when these waiters leave just after the lock was released
         assert_eq!(guard.release().await.unwrap(), Release::Released);
         let left = Instant::now();
         leaving.drain(..).for_each(|left| left.abort());
 
-        // then the last enters at once
+        // then the last waiter acquires at once
         assert!(last.await.unwrap().unwrap().is_held());
         assert!(left.elapsed() < AT_ONCE, "{:?}", left.elapsed());
         assert_eq!(world.one.stats().waiting, 0);
     }
 }
 
-/// A task with a hand-off grant is dropped before it notices.
+/// A task that has received a hand-off grant is dropped before it runs.
 mod handed_over_and_cancelled {
     use super::*;
 
     type Waiting<'a> = Pin<Box<dyn Future<Output = Result<LockGuard, Error>> + Send + 'a>>;
 
-    /// Lets `lock` be handed over to a waiter that has not run since.
+    /// Hands `lock` over to `waiter`, which has not run since.
     async fn handed<'a>(world: &World, guard: LockGuard, mut waiter: Waiting<'a>) -> Waiting<'a> {
         assert!(poll!(&mut waiter).is_pending());
         sleep(millis(1)).await;
@@ -475,8 +480,8 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn next_local_waiter_gets_the_lock_from_a_silent_store() {
-        // given a holder and two waiters behind it
+    async fn dropped_hand_off_reaches_next_task_while_store_is_silent() {
+        // given a holder, and two waiters of its client behind it
         let world = World::new();
         let (lock, behind) = (world.door(), world.door());
         let guard = lock.acquire().await.unwrap();
@@ -486,10 +491,10 @@ mod handed_over_and_cancelled {
         sleep(millis(1)).await;
         world.store.stall();
 
-        // when the first one gets the grant and leaves
+        // when the first waiter receives the grant and is dropped
         drop(handed(&world, guard, first).await);
 
-        // then the second has it, which was granted two holds before
+        // then the second waiter holds by the same grant
         let left = Instant::now();
         let guard = second.await.unwrap().unwrap();
         assert!(left.elapsed() <= millis(1), "{:?}", left.elapsed());
@@ -500,7 +505,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn next_task_with_another_lease_acquires() {
+    async fn dropped_hand_off_reaches_a_task_with_another_lease() {
         let world = World::new();
         let (lock, behind) = (world.door(), world.door().lease(secs(20)));
         let guard = lock.acquire().await.unwrap();
@@ -518,7 +523,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_process_gets_the_lock_without_local_waiters() {
+    async fn dropped_hand_off_reaches_another_process_if_no_task_waits() {
         let world = World::new();
         let (lock, elsewhere) = (world.door(), world.other_door());
         let guard = lock.acquire().await.unwrap();
@@ -534,7 +539,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lock_is_free_without_waiters() {
+    async fn dropped_hand_off_frees_the_lock_if_no_task_waits() {
         let world = World::new();
         let lock = world.door();
         let guard = lock.acquire().await.unwrap();
@@ -544,7 +549,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lock_is_free_as_soon_as_the_store_replies() {
+    async fn dropped_hand_off_is_released_when_a_silent_store_replies() {
         let world = World::new();
         let lock = world.door();
         let guard = lock.acquire().await.unwrap();
@@ -556,7 +561,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_waiters_but_the_last_may_leave() {
+    async fn last_local_waiter_acquires_when_fifty_others_leave() {
         let world = World::new();
         let guard = world.door().acquire().await.unwrap();
         let mut leaving = Vec::new();
@@ -579,7 +584,7 @@ mod handed_over_and_cancelled {
     }
 }
 
-/// A grant that still arrives is released.
+/// The store grants a request after its caller was dropped: the client releases the grant.
 mod granted_and_cancelled {
     use super::*;
 
@@ -592,11 +597,11 @@ mod granted_and_cancelled {
         let mut asking = Box::pin(lock.acquire());
         assert!(poll!(&mut asking).is_pending());
 
-        // when the asker leaves and the store is back
+        // when the caller is dropped and the store replies again
         drop(asking);
         world.store.resume();
 
-        // then no other waiter is blocked, now or later
+        // then the abandoned request blocks no other client, now or later
         for _ in 0..10 {
             let guard = world.other_door().acquire_within(AT_ONCE).await.unwrap();
             assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -649,14 +654,14 @@ mod release {
                     store.heal();
                 });
 
-                // when the release is dropped
+                // when the call of `release` is dropped
                 let released = cut.of(guard.release()).await;
                 let case = format!("{trouble:?}, {cut:?}");
                 if let Some(released) = &released {
                     assert_eq!(released.as_ref().unwrap(), &Release::Released, "{case}");
                 }
 
-                // then the release still happens, once the store replies
+                // then the client still releases, as soon as the store replies
                 assert_eq!(lost.await, LostReason::Released, "{case}");
                 if trouble.is_some() {
                     over.await.unwrap();
@@ -694,7 +699,7 @@ mod release {
                 over.await.unwrap();
                 sleep(AFTER_TROUBLE).await;
 
-                // then one is left, here and in the store
+                // then one share is left, in this client and in the store
                 let case = format!("stalled: {stalled}, {cut:?}");
                 assert_eq!(guard.count(), 1, "{case}");
                 let counted = world.door().held_by(guard.owner()).await.unwrap();
@@ -710,10 +715,10 @@ mod release {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reenter_leaves_the_count_as_it_was() {
+async fn dropped_reenter_leaves_the_hold_count_unchanged() {
     for trouble in [None, Some(Way::Stalled), Some(Way::Failing)] {
         let cuts = at_every_await(async |cut| {
-            // given a guard, and perhaps a store in trouble
+            // given a guard, and in some cases a store that does not reply or rejects requests
             let world = World::new();
             let guard = world.door().acquire().await.unwrap();
             match trouble {
@@ -728,7 +733,7 @@ async fn reenter_leaves_the_count_as_it_was() {
                 store.heal();
             });
 
-            // when a reentry is dropped, before or after its end
+            // when a reentry is dropped, before or after it completes
             let entered = cut.of(guard.reenter()).await;
             let case = format!("{trouble:?}, {cut:?}");
             let completed = entered.is_some();
@@ -738,7 +743,7 @@ async fn reenter_leaves_the_count_as_it_was() {
             over.await.unwrap();
             sleep(AFTER_TROUBLE).await;
 
-            // then the hold is as it was before
+            // then the hold has one share, as before
             assert_eq!(guard.count(), 1, "{case}");
             assert_eq!(world.door().held_by(guard.owner()).await.unwrap(), 1, "{case}");
             assert!(guard.is_held(), "{case}");
@@ -752,7 +757,7 @@ async fn reenter_leaves_the_count_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn checks_and_observers_do_not_change_the_hold() {
+async fn dropped_checks_and_observers_do_not_change_the_hold() {
     for stalled in [false, true] {
         let cuts = at_every_await(async |cut| {
             let world = World::new();
@@ -802,18 +807,18 @@ async fn dropped_shutdown_keeps_refusing_and_can_be_repeated() {
                 world.store.stall();
             }
 
-            // when the shutdown is dropped
+            // when the call of `shutdown` is dropped
             let shutdown = cut.of(world.one.shutdown(millis(40))).await;
             let case = format!("stalled: {stalled}, {cut:?}");
             world.store.resume();
 
-            // then, unless it never began, the client stays shut
+            // then the client stays shut down, unless the call was never polled
             if cut.polls > 0 {
                 let refused = world.door().try_acquire().await;
                 assert!(matches!(refused, Err(Error::ShutDown)), "{case}: {refused:?}");
             }
 
-            // and a second shutdown revokes the rest
+            // and a second shutdown revokes the guard
             let again = world.one.shutdown(secs(20)).await;
             assert_eq!(again.pending, 0, "{case}");
             assert!(!guard.is_held(), "{case}");
@@ -830,8 +835,8 @@ async fn dropped_shutdown_keeps_refusing_and_can_be_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_is_dropped_with_the_run_that_holds_it() {
-    /// Notes its own drop.
+async fn work_is_dropped_when_its_run_is_dropped() {
+    /// Sets its flag when it is dropped.
     struct DropFlag(Arc<AtomicBool>);
     impl Drop for DropFlag {
         fn drop(&mut self) {
@@ -839,7 +844,7 @@ async fn work_is_dropped_with_the_run_that_holds_it() {
         }
     }
 
-    // given work that would take for ever
+    // given work that never ends
     let world = World::new();
     let (lock, dropped) = (world.door(), Arc::new(AtomicBool::new(false)));
     let reported = DropFlag(Arc::clone(&dropped));
@@ -850,14 +855,14 @@ async fn work_is_dropped_with_the_run_that_holds_it() {
     assert!(poll!(&mut run).is_pending());
     assert!(!dropped.load(Ordering::SeqCst));
 
-    // when its run is dropped, then so is the work, and the lock is free
+    // when its run is dropped, then the run drops the work and releases the lock
     drop(run);
     assert!(dropped.load(Ordering::SeqCst));
     world.is_quiet(AT_ONCE, "a run that was dropped").await;
 }
 
-/// Drops the operation on a semaphore with two permits at each of its awaits. It also does so while
-/// another client has one of them, and while the store does not reply.
+/// Drops the operation on a semaphore with two permits at each of its awaits: with both permits
+/// free, while another client has one of them, and while the store does not reply.
 async fn permits_come_back<T>(operation: impl AsyncFn(&Semaphore) -> T) {
     for (taken, stalled) in [(false, false), (true, false), (false, true), (true, true)] {
         let cuts = at_every_await(async |cut| {
@@ -893,14 +898,14 @@ async fn permits_come_back<T>(operation: impl AsyncFn(&Semaphore) -> T) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_return_at_any_dropped_acquire() {
+async fn acquire_dropped_at_any_await_returns_its_permits() {
     permits_come_back(async |pool| pool.acquire(2).await.unwrap()).await;
     permits_come_back(async |pool| pool.acquire_within(2, secs(60)).await.unwrap()).await;
     permits_come_back(async |pool| pool.try_acquire(2).await.ok().flatten()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_return_at_any_dropped_release() {
+async fn release_dropped_at_any_await_returns_its_permits() {
     permits_come_back(async |pool| {
         let guard = pool.acquire(2).await.unwrap();
         guard.release().await.unwrap().into_result().unwrap();

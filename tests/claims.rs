@@ -17,10 +17,10 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So soon that no task polled or waited for a timer.
+/// Too short for a poll or a timer. A worker that claims within this time was notified.
 const AT_ONCE: Duration = millis(10);
 
-/// The queue of two clients of one store.
+/// Two handles of one queue, from two clients of one store.
 fn two() -> [Queue<String>; 2] {
     let store = MemoryStore::new();
     [(); 2].map(|()| Client::with_store(&store).queue("jobs").unwrap())
@@ -34,7 +34,7 @@ async fn counts(jobs: &Queue<String>) -> (u64, u64) {
     (jobs.len().await.unwrap(), jobs.claimed().await.unwrap())
 }
 
-/// Claims an element that is there, and is done with it.
+/// Claims an element that is already in the queue, and reports it as done.
 async fn takes(jobs: &Queue<String>) -> String {
     let claim = timeout(AT_ONCE, jobs.claim()).await.expect("at once").unwrap();
     let element = claim.value().clone();
@@ -43,14 +43,14 @@ async fn takes(jobs: &Queue<String>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn element_is_claimed_by_one_and_done_once() {
+async fn element_is_claimed_by_one_client_and_done_once() {
     let [one, other] = two();
     push(&one, &["a", "b"]).await;
     let claim = one.claim().await.unwrap();
     assert_eq!((claim.value().as_str(), counts(&other).await), ("a", (1, 1)));
     assert_eq!(takes(&other).await, "b");
     assert!(other.try_claim().await.unwrap().is_none());
-    // Its lease is renewed as long as it works.
+    // The client renews the lease while the worker works.
     sleep(secs(600)).await;
     assert!(claim.is_held() && other.try_claim().await.unwrap().is_none());
     assert_eq!(claim.done().await.unwrap(), Release::Released);
@@ -107,9 +107,9 @@ async fn tasks_of_a_client_claim_in_order() {
     }
 }
 
-/// The worker hangs, but its client lives.
+/// The worker hangs, but its client lives and renews the lease.
 #[tokio::test(start_paused = true)]
-async fn claim_of_a_hanging_worker_ends_after_its_longest_time() {
+async fn claim_of_a_hanging_worker_ends_after_max_hold() {
     let [one, other] = two();
     push(&one, &["a"]).await;
     let claim = one.max_hold(secs(100)).ttl(secs(20)).claim().await.unwrap();
@@ -121,7 +121,7 @@ async fn claim_of_a_hanging_worker_ends_after_its_longest_time() {
     assert!(start.elapsed() <= secs(121), "{:?}", start.elapsed());
     assert_eq!(next.value(), "a");
 
-    // and what the first one has done is not done
+    // and `done` of the first worker reports that it no longer has the element
     let late = claim.done().await.unwrap();
     assert!(matches!(late, Release::NotHeld { reason: LostReason::MaxHold, .. }), "{late:?}");
     assert!(next.is_held());
@@ -134,7 +134,7 @@ async fn claim_is_lost_when_the_store_loses_everything() {
     let jobs = Client::with_store(&store).queue::<String>("jobs").unwrap();
     push(&jobs, &["a"]).await;
     let claim = jobs.claim().await.unwrap();
-    // The claims of a queue stay.
+    // The store loses only locks: the claims of a queue stay.
     assert!(!store.lose("jobs"));
     sleep(secs(60)).await;
     assert!(claim.is_held());
@@ -176,7 +176,7 @@ async fn claim_dropped_at_any_await_loses_no_element() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn done_dropped_at_any_await_is_done() {
+async fn element_is_done_even_if_done_is_dropped_at_any_await() {
     let [one, other] = two();
     for polls in 1..10 {
         push(&one, &["a"]).await;

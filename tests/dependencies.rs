@@ -1,13 +1,13 @@
 //! The dependencies of Leasehold: their licences, their sources and their reasons.
 //!
-//! The allowed licences are those of `deny.toml`. They are read from `cargo tree`, so that no tool
-//! need be installed for this. Known vulnerabilities need a database and `cargo deny`: see `make
-//! advisories`.
+//! `deny.toml` has the allowed licences. The tests read the licences of the dependencies from
+//! `cargo tree`, and so need no other tool. A check for known vulnerabilities needs a database and
+//! `cargo deny`: see `make advisories`.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 #[test]
-fn every_dependency_has_a_licence_that_may_come_in() {
+fn every_dependency_has_an_allowed_licence() {
     let allowed = allowed(&read("deny.toml"));
     for package in ["leasehold", "leasehold-cli"] {
         let edges = ["--all-features", "--edges", "normal,build", "--format", "{p}|{l}"];
@@ -38,9 +38,10 @@ fn every_direct_dependency_is_listed_with_its_reason() {
     assert!(untold.is_empty(), "not in docs/dependencies.md: {untold:?}");
 }
 
-/// Once, the package contained tests that need the testkit, and scripts that need the repository.
+/// Former bug: the package contained tests that need the testkit, and scripts that need the
+/// repository.
 #[test]
-fn package_has_no_file_that_needs_what_it_lacks() {
+fn package_has_no_file_that_needs_files_outside_of_it() {
     let mut cargo = Command::new(env!("CARGO"));
     let listed = cargo.args(["package", "--list", "--allow-dirty", "--offline"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -56,15 +57,15 @@ fn package_has_no_file_that_needs_what_it_lacks() {
     assert!(lacking.is_empty(), "{lacking:?}");
 }
 
-/// The licences in the list `allow` of deny.toml.
+/// The licences in the list `allow` of `deny.toml`.
 fn allowed(text: &str) -> Vec<String> {
     let (_, after) = text.split_once("\nallow = [").expect("deny.toml has a list");
     let (list, _) = after.split_once(']').expect("the list ends");
     list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Whether a line `name v1.0|MIT OR Apache-2.0` has an allowed licence: one choice of each part. A
-/// licence with an exception is a separate licence.
+/// Whether a line such as `name v1.0|MIT OR Apache-2.0` has an allowed licence. `OR` needs one
+/// allowed licence, `AND` needs both. A licence with an exception counts as another licence.
 fn is_allowed(line: &str, allowed: &[String]) -> bool {
     let (_, licence) = line.split_once('|').unwrap_or((line, ""));
     let is_allowed = |choice: &str| {
@@ -75,7 +76,7 @@ fn is_allowed(line: &str, allowed: &[String]) -> bool {
     licence.split(" AND ").all(choices)
 }
 
-/// The packages of a Cargo.lock that come from neither here nor crates.io.
+/// The packages of a `Cargo.lock` that come neither from this repository nor from crates.io.
 fn elsewhere(lock: &str) -> Vec<&str> {
     let sources = lock.lines().filter_map(|line| line.strip_prefix("source = "));
     let registry = "\"registry+https://github.com/rust-lang/crates.io-index\"";
@@ -96,7 +97,7 @@ fn direct(manifest: &str) -> Vec<&str> {
     found
 }
 
-/// Whether a table has a row about the crate.
+/// Whether a table of `document` has a row about the crate `name`.
 fn tells(document: &str, name: &str) -> bool {
     document.lines().any(|line| line.starts_with(&format!("| `{name}` | ")))
 }
@@ -117,10 +118,10 @@ fn tree(package: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("cargo writes text")
 }
 
-// The checks find violations.
+// Tests of the checks: each check finds a bad sample.
 
 #[test]
-fn finds_a_licence_that_may_not_come_in() {
+fn dependency_check_finds_a_forbidden_licence() {
     let allowed = allowed("[licenses]\nallow = [\n  \"MIT\",\n  \"ISC\",\n]\n");
     assert_eq!(allowed, ["MIT", "ISC"]);
     for good in ["MIT", "GPL-3.0 OR MIT", "Apache-2.0/MIT", "(MIT OR X) AND ISC"] {
@@ -132,14 +133,14 @@ fn finds_a_licence_that_may_not_come_in() {
 }
 
 #[test]
-fn finds_a_package_from_elsewhere() {
+fn dependency_check_finds_a_package_from_another_source() {
     let registry = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
     assert!(elsewhere(registry).is_empty());
     assert_eq!(elsewhere("source = \"git+https://example.org/a\"\n").len(), 1);
 }
 
 #[test]
-fn finds_an_unlisted_dependency() {
+fn dependency_check_finds_an_unlisted_dependency() {
     let manifest = "[features]\na = []\n[dependencies]\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n";
     assert_eq!(direct(manifest), ["b", "c"]);
     assert!(tells("| `b` | MIT | words |", "b"));

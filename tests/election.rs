@@ -19,17 +19,17 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// A time in which no task polls or waits for a timer.
+/// Too short for a poll or a timer. A candidate that continues within this time was notified.
 const AT_ONCE: Duration = millis(10);
 
-/// The election of two clients of one store.
+/// Two handles of one election, from two clients of one store.
 fn two() -> (MemoryStore, [Election; 2]) {
     let store = MemoryStore::new();
     let elections = [(); 2].map(|()| Client::with_store(&store).election("scheduler").unwrap());
     (store, elections)
 }
 
-/// A candidate that has sent its request and waits.
+/// Starts a candidate that has sent its request and waits.
 async fn campaigning(election: &Election, value: &str) -> JoinHandle<Result<Leadership>> {
     let (election, value) = (election.clone(), value.to_owned());
     let candidate = tokio::spawn(async move { election.campaign(value).await });
@@ -51,7 +51,7 @@ fn value_of(leader: Option<&Leader>) -> Option<&str> {
     leader.and_then(Leader::value)
 }
 
-/// The next leader that the observer returns at once.
+/// Returns the leader that the observer returns without waiting.
 async fn sees(observer: &mut Observer) -> Option<Leader> {
     timeout(AT_ONCE, observer.next()).await.expect("at once").unwrap()
 }
@@ -80,7 +80,8 @@ async fn candidate_leads_when_the_leader_steps_down() {
     assert_eq!((leader.owner(), leader.term()), (second.owner(), Some(second.term())));
 }
 
-/// Both candidates are in one process. A hand-off would keep the owner, and with it the record.
+/// Both candidates are in one process. A hand-off between them would keep the owner, and the record
+/// of the first leader would count for the second.
 #[tokio::test(start_paused = true)]
 async fn each_leader_of_a_process_has_its_own_term_and_owner() {
     let (_, [one, _]) = two();
@@ -114,9 +115,9 @@ async fn dropped_candidate_leaves_the_election() {
     assert_eq!(one.leader().await.unwrap(), None);
 }
 
-/// The acquisition and the record are two requests: a candidate may be dropped between them.
+/// The acquisition and the record are two requests. A candidate may be dropped between them.
 #[tokio::test(start_paused = true)]
-async fn candidate_dropped_before_its_record_does_not_lead() {
+async fn candidate_dropped_between_lock_and_record_does_not_lead() {
     let (store, [one, _]) = two();
     for _ in 0..50 {
         let election = one.clone();
@@ -144,7 +145,7 @@ async fn leader_stops_before_its_lease_ends_in_the_store() {
     let stopped = start.elapsed();
     assert!(stopped < secs(9), "{stopped:?}");
     store.resume();
-    // The store still has the lease: no other candidate leads yet.
+    // In the store, the lease has not ended, so no other candidate leads.
     assert!(other.leader().await.unwrap().is_some_and(|it| it.owner() == leader.owner()));
     let next = timeout(secs(20), candidate).await.unwrap().unwrap().unwrap();
     assert!(next.term() > leader.term());
@@ -208,7 +209,7 @@ async fn observer_starts_with_the_present_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observer_ends_at_the_newest_leader() {
+async fn slow_observer_sees_the_newest_leader_last() {
     let (_, [one, other]) = two();
     let mut observer = other.observe().unwrap();
     sees(&mut observer).await;
@@ -252,7 +253,7 @@ async fn observer_notices_a_loss_without_a_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observer_waits_out_an_unreachable_store() {
+async fn observer_continues_after_an_outage_of_the_store() {
     let (store, [one, other]) = two();
     let mut observer = other.observe().unwrap();
     sees(&mut observer).await;
@@ -285,7 +286,7 @@ async fn shutdown_ends_the_observers_and_the_leadership() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn value_that_is_too_long_is_refused() {
+async fn leader_value_that_is_too_long_is_refused() {
     let election = Client::in_memory().election("office").unwrap();
     let error = election.campaign("x".repeat(64 * 1024 + 1)).await.unwrap_err();
     assert!(matches!(error, Error::ValueTooLong { most: 65_536, .. }), "{error}");

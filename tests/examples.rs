@@ -1,4 +1,4 @@
-//! The programs among the examples: what they print.
+//! Runs those examples that are programs, and checks what they print.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use testkit::{Helper, Redis};
 
 use crate::common::{SOON, secs};
 
-/// The lines of an example that needs no server, until it ends.
+/// Runs an example that needs no server, and returns the lines that it prints.
 fn lines_of(name: &str) -> Vec<String> {
     let example = Helper::example(name, &[]);
     let lines = example.lines(secs(60));
@@ -23,7 +23,7 @@ fn quickstart_prints_each_step() {
 }
 
 #[test]
-fn cache_asks_once_for_each_key() {
+fn cache_example_requests_each_key_once() {
     let lines = lines_of("cache");
     for product in ["apples", "pears", "plums"] {
         let asked = lines.iter().filter(|line| line.ends_with(&format!("asking for {product}")));
@@ -32,9 +32,9 @@ fn cache_asks_once_for_each_key() {
     assert_eq!(lines.iter().filter(|line| line.ends_with(" cents")).count(), 6, "{lines:#?}");
 }
 
-/// Four machines, in two processes, as their clocks say.
+/// The example runs four machines, each with a clock of its own, in two processes.
 #[test]
-fn each_run_of_cron_happens_once_on_all_machines() {
+fn cron_example_runs_each_job_on_only_one_machine() {
     let redis = Redis::start();
     let processes = [(); 2].map(|()| Helper::example_on(&redis.url(), "cron", &[]));
     let lines: Vec<_> = processes.iter().flat_map(|process| process.lines(secs(60))).collect();
@@ -69,7 +69,7 @@ fn another_worker_leads_when_the_leader_dies() {
 #[test]
 fn leader_that_steps_down_has_a_successor_at_once() {
     let lines = lines_of("leader");
-    // The successor may lead before the first leader has printed that it steps down.
+    // The successor may print that it leads before the first leader prints that it steps down.
     let of = |term| {
         let first = |line: &&String| line.ends_with(&format!(": leads in term {term}"));
         let name = lines.iter().find(first).and_then(|line| line.split(": ").next()).unwrap();

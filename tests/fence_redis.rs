@@ -1,4 +1,4 @@
-//! Fenced writes to a real Redis, sent by a plain client of another library.
+//! Fenced writes to a real Redis, which a plain client of the crate `redis` sends.
 
 use crate::common::{client, hash, keys, stopped_and_next};
 use leasehold::fence::{
@@ -8,7 +8,7 @@ use leasehold::fence::{
 use redis::{Connection, FromRedisValue, RedisError, RedisResult, cmd};
 use testkit::Redis;
 
-/// The data, and the place of the newest token that has written it.
+/// The key of the data, and the key of the highest token that has written the data.
 const TOTAL: &str = "orders:42:total";
 const FENCE: &str = "leasehold_fence:{orders:42:total}";
 
@@ -16,7 +16,7 @@ const FENCE: &str = "leasehold_fence:{orders:42:total}";
 const NEWEST: u64 = (1 << 53) - 1;
 const OLDER: u64 = NEWEST - 1;
 
-/// A client without any knowledge of locks.
+/// A client that has no code for locks.
 struct Plain(Connection);
 
 impl Plain {
@@ -40,51 +40,52 @@ impl Plain {
         command.query(&mut self.0)
     }
 
-    /// Returns the rejection of the server.
+    /// Sends a call that the server rejects, and returns the rejection.
     fn refusal(&mut self, call: &Call) -> RedisError {
         self.command::<redis::Value>("EVAL", call.source(), call).unwrap_err()
     }
 
-    /// Sends a call of the newest hold, which passes.
+    /// Sends a call with the highest token, which the fence accepts.
     fn pass<T: FromRedisValue>(&mut self, call: &Call) -> T {
         let reply = self.send(call).expect("the server lets it");
         call.read(reply).expect("it is the newest").expect("it replies something")
     }
 
-    /// Sends a late call, and returns the newer token.
+    /// Sends a call with a token that is too low, and returns the higher token.
     fn late(&mut self, call: &Call) -> u64 {
         let reply = self.send::<redis::Value>(call).expect("the server answers");
         call.read(reply).expect_err("it is late").newest()
     }
 }
 
-/// Returns the text under a key.
+/// Returns the value of a key.
 fn get(server: &Redis, key: &str) -> String {
     server.command(&["GET", key]).text().to_owned()
 }
 
 #[tokio::test]
 async fn fence_rejects_the_late_write_of_a_stopped_holder() {
-    // given a paused holder, and the next holder, which writes
+    // given a holder that was paused, and the next holder, which writes
     let server = Redis::start();
     let (stopped, next) = stopped_and_next(&server).await;
     let (mut a, mut b) = (Plain::of(&server), Plain::of(&server));
     assert_eq!(b.pass::<String>(&set(TOTAL, "15", next)), "OK");
 
-    // when the first one continues and writes late, then it is rejected and nothing is written
+    // when the paused holder continues and writes late, then the fence rejects it and nothing is
+    // written
     let late = set(TOTAL, "11", stopped);
     let reply = a.send::<String>(&late).unwrap();
     let stale = late.read(reply).unwrap_err();
     assert_eq!((stale.resource(), stale.token(), stale.newest()), (TOTAL, stopped, next));
     assert_eq!(get(&server, TOTAL), "15");
 
-    // when there is no fence, then the newer value is lost
+    // when a write has no fence, then the newer value is lost
     cmd("SET").arg(TOTAL).arg("11").exec(&mut a.0).unwrap();
     assert_eq!(get(&server, TOTAL), "11");
 }
 
 #[tokio::test]
-async fn hold_may_write_in_every_way_and_repeatedly() {
+async fn hold_may_write_repeatedly_with_every_kind_of_fenced_call() {
     // given a hold
     let server = Redis::start();
     let lock = client(&server).await.fenced_lock("orders:42").unwrap();
@@ -92,7 +93,7 @@ async fn hold_may_write_in_every_way_and_repeatedly() {
     let token = guard.token();
     let mut plain = Plain::of(&server);
 
-    // when it writes again and again, then all of it is written
+    // when the holder writes repeatedly, then all of its writes happen
     assert_eq!(plain.pass::<String>(&set(TOTAL, "1", token)), "OK");
     assert_eq!(plain.pass::<String>(&set(TOTAL, "2", token)), "OK");
     assert_eq!(get(&server, TOTAL), "2");
@@ -103,14 +104,14 @@ async fn hold_may_write_in_every_way_and_repeatedly() {
     assert_eq!(plain.pass::<i64>(&add), 7);
     guard.release().await.unwrap().into_result().unwrap();
 
-    // and the fence has its token
+    // and the key of the fence has the token of the hold
     assert_eq!(get(&server, FENCE), token.to_string());
     assert_eq!(server.command(&["PTTL", FENCE]).number(), -1, "it has no end");
 }
 
 #[test]
-fn older_holds_write_nothing_in_any_way() {
-    // given data of a hold, and tokens that no float of Lua's text tells apart
+fn older_holds_write_nothing_with_any_kind_of_fenced_call() {
+    // given data of a hold, and two tokens that Lua prints alike as floats
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     plain.pass::<u32>(&hset(TOTAL, [("net", "3")], NEWEST));
@@ -124,7 +125,7 @@ fn older_holds_write_nothing_in_any_way() {
         script(text, [TOTAL], [""; 0], OLDER).unwrap(),
     ];
     for call in &calls {
-        // then it is rejected, and the data is unchanged
+        // then the fence rejects the write, and the data is unchanged
         assert_eq!(plain.late(call), NEWEST, "{call:?}");
         assert_eq!(hash(&server, TOTAL), [("net".into(), "3".into())], "{call:?}");
         assert_eq!(get(&server, FENCE), "9007199254740991", "{call:?}");
@@ -156,7 +157,7 @@ fn late_write_is_refused_after_the_data_is_deleted() {
 }
 
 #[test]
-fn fenced_read_rejects_late_writes_before_the_own_write() {
+fn fenced_read_rejects_late_writes_of_older_holds() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     plain.pass::<String>(&set(TOTAL, "10", 1));
@@ -186,7 +187,8 @@ fn documented_permissions_suffice_for_fenced_writes() {
     assert_eq!(plain.late(&set(TOTAL, "11", 6)), 7);
 }
 
-/// Before Redis 7 the error code comes after the position in the script.
+/// Asserts `WRONGTYPE`. Before Redis 7, an error starts with the position in the script, and the
+/// error code follows.
 fn is_wrong_type(refusal: &RedisError) {
     assert!(refusal.to_string().contains("WRONGTYPE"), "{refusal}");
 }
@@ -197,16 +199,19 @@ fn invalid_fence_is_an_error_and_writes_nothing() {
     let mut plain = Plain::of(&server);
     server.command(&["SET", TOTAL, "15"]);
 
-    // given a key of another type
+    // given a fence whose key has another type
     server.command(&["RPUSH", FENCE, "1"]);
     is_wrong_type(&plain.refusal(&set(TOTAL, "16", 7)));
     assert_eq!(server.command(&["LRANGE", FENCE, "0", "-1"]).texts(), ["1"]);
 
-    // or a text that is not a token
+    // or whose text is not a token
     for text in ["", "1e+15", "-1", "07", " 7", "7.0", "0x7", "x", "100000000000000000000"] {
         server.command(&["SET", FENCE, text]);
         let refusal = plain.refusal(&set(TOTAL, "16", 7)).to_string();
-        assert!(refusal.contains("the fence holds no token"), "{text:?}: {refusal}");
+        assert!(
+            refusal.contains("the value of the fence key is not a token"),
+            "{text:?}: {refusal}"
+        );
         assert_eq!(get(&server, FENCE), text);
     }
     assert_eq!(get(&server, TOTAL), "15");
@@ -225,11 +230,12 @@ fn guarded_script_sees_only_its_own_keys_and_arguments() {
     let call = script(text, ["{a}1", "{a}2"], ["x", "y", "z"], 7).unwrap();
     let seen: (u32, u32, String) = plain.pass(&call);
 
-    // then it sees its own arguments, and the fence is next to the first key
+    // then it sees its own arguments, and the key of the fence has the hash tag of the first key
     assert_eq!(seen, (2, 3, "{a}1 {a}2 x y z".into()));
     assert_eq!(keys(&server), ["leasehold_fence::{a}1"]);
 
-    // and none of the library's variables: an unknown one is an error of its own line
+    // and it sees no variables of the library: the name of one of them is an error in the script's
+    // own line
     for name in ["token", "fence", "newest", "write"] {
         let call = script(&format!("local one = 1\nreturn {name}"), ["a"], [""; 0], 7).unwrap();
         let refusal = plain.refusal(&call).to_string();
@@ -246,7 +252,7 @@ fn fenced_script_may_return_any_reply() {
         let reply = plain.send::<redis::Value>(&call).unwrap();
         assert_eq!(call.read(reply), Ok(None), "{text}");
     }
-    // An error is the whole reply: within a list it might be taken for a value.
+    // An error replaces the whole reply. Within a list, a client might read it as a value.
     let call = script("return redis.error_reply('MINE no')", ["a"], [""; 0], 7).unwrap();
     let reply = server.command(&["EVAL", call.source(), "2", "a", "leasehold_fence:{a}", "7"]);
     assert_eq!(reply.error(), "MINE no");
@@ -254,18 +260,18 @@ fn fenced_script_may_return_any_reply() {
 
 #[test]
 fn failed_script_keeps_its_writes_and_its_token() {
-    // given a script that writes, and then something that cannot be
+    // given a script that writes, and then sends a command that fails
     let text = "redis.call('SET', KEYS[1], 'half')\nredis.call('HSET', KEYS[1], 'a', 'b')";
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     plain.pass::<String>(&set(TOTAL, "whole", 1));
 
-    // when it is run, then its writes stay
+    // when the script runs, then its first write stays
     let broken = script(text, [TOTAL], [""; 0], 3).unwrap();
     is_wrong_type(&plain.refusal(&broken));
     assert_eq!(get(&server, TOTAL), "half");
 
-    // and older holds stay out, while this one may write again
+    // and the fence rejects older holds, and accepts this hold again
     assert_eq!(plain.late(&set(TOTAL, "late", 2)), 3);
     assert_eq!(plain.pass::<String>(&set(TOTAL, "whole again", 3)), "OK");
 }
@@ -292,7 +298,7 @@ fn many_fields_and_any_bytes_are_written() {
 }
 
 #[test]
-fn call_by_hash_works_after_its_text_was_sent() {
+fn fenced_call_by_hash_works_after_its_text_was_sent() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     let call = script("return redis.call('INCR', KEYS[1])", ["n"], [""; 0], 7).unwrap();
@@ -302,14 +308,15 @@ fn call_by_hash_works_after_its_text_was_sent() {
     let unknown: RedisResult<(u64, Option<i64>)> = by_hash(&mut plain);
     assert_eq!(unknown.unwrap_err().code(), Some("NOSCRIPT"));
 
-    // when the text is sent, then the hash alone is enough, for other calls of its kind as well
+    // when a call has sent the text, then the hash alone is enough, also for other calls of the
+    // same kind
     assert_eq!(plain.pass::<i64>(&call), 1);
     assert_eq!(by_hash(&mut plain).unwrap(), (7, Some(2)));
 }
 
 #[test]
 fn newest_of_many_concurrent_writes_stays() {
-    // given tokens in some order, each written by a client of its own
+    // given tokens in mixed order, each written by a separate client
     let server = Redis::start();
     std::thread::scope(|scope| {
         for first in 0..4_u64 {
@@ -330,9 +337,10 @@ fn newest_of_many_concurrent_writes_stays() {
     assert_eq!(get(&server, TOTAL), "399");
 }
 
-/// Otherwise, receivers refuse every new holder until the tokens are higher again.
+/// If the counter is not raised, receivers reject every new holder until its tokens are higher than
+/// theirs.
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_token_counter_is_raised_above_what_receivers_saw() {
+async fn lost_token_counter_is_raised_above_tokens_of_receivers() {
     const COUNTER: &str = "redisson_lock_token:{orders:42}";
     let server = Redis::start();
     let [one, other] = [client(&server).await, client(&server).await];
@@ -344,7 +352,7 @@ async fn lost_token_counter_is_raised_above_what_receivers_saw() {
     let held = lock.acquire().await.unwrap();
     assert!(gate.pass("orders:42", held.token()).is_err());
 
-    // when it is raised while the lock is held, then the next hold passes
+    // when the counter is raised while the lock is held, then receivers accept the next hold
     assert_eq!(raiser.raise_token(1041).await.unwrap(), 1041);
     assert_eq!((held.token(), held.is_held()), (1, true));
     held.release().await.unwrap().into_result().unwrap();
@@ -353,13 +361,13 @@ async fn lost_token_counter_is_raised_above_what_receivers_saw() {
     assert!(gate.pass("orders:42", next.token()).is_ok());
     next.release().await.unwrap().into_result().unwrap();
 
-    // and no call lowers it, and the counter has no TTL
+    // and no call lowers the counter, and the counter has no TTL
     assert_eq!(raiser.raise_token(7).await.unwrap(), 1042);
     assert_eq!(server.command(&["PTTL", COUNTER]).number(), -1);
     for odd in ["many", "9007199254740992"] {
         server.command(&["SET", COUNTER, odd]);
         let refused = raiser.raise_token(7).await.unwrap_err();
-        assert!(refused.to_string().contains("no counter of fencing tokens"), "{refused}");
+        assert!(refused.to_string().contains("not a counter of fencing tokens"), "{refused}");
         assert_eq!(get(&server, COUNTER), odd);
     }
 }

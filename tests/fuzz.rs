@@ -1,11 +1,11 @@
-//! Clients of a server with random wrong replies, and random settings.
+//! Clients of a server that replies wrongly at random, with random settings.
 //!
-//! A seed decides how the server changes each of its replies: repeated, late, never, in pieces,
-//! with other bytes in it, as another reply, without end. Despite that, calls end in time, nothing
-//! panics, the password is not revealed, and the client works again when the replies are correct
-//! again.
+//! A seed decides how the server changes each of its replies: it repeats, delays, omits, splits or
+//! corrupts a reply, sends another one, or sends bytes without an end. Despite these faults, every
+//! call ends in time, nothing panics, and no error contains the password. When the replies are
+//! correct again, the client works again.
 //!
-//! `make fuzz SEEDS=n` runs this many seeds, and `make fuzz SEED=x` repeats one.
+//! `make fuzz SEEDS=n` runs n seeds, and `make fuzz SEED=x` repeats one.
 
 mod common;
 
@@ -27,22 +27,22 @@ use leasehold::{Client, Error, Lock, LockGuard};
 use testkit::{Redis, ServerMessage, Tampering, TamperingProxy};
 use tokio::time::{Instant, timeout};
 
-/// The number of seeds in each run of the tests.
+/// The number of seeds if `SEEDS` is not set.
 const FEW: u64 = 24;
 
-/// The number of concurrent seeds, which mostly wait.
+/// How many seeds run at the same time. Each run mostly waits.
 const TOGETHER: usize = 24;
 
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(150);
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The extra time for a promised limit on a busy machine.
+/// How much later than promised a call may return on a busy machine.
 const BUSY: Duration = Duration::from_secs(2);
 
 const PASSWORD: &str = "hunter2";
 
-/// The seeds of this run: a few fixed ones, and as many fresh ones as requested, or the requested
-/// one.
+/// The seeds to run: only the requested seed if there is one. Otherwise a few fixed seeds, and as
+/// many random ones as requested.
 fn seeds(few: u64) -> Range<u64> {
     let setting = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let asked_for = setting("LEASEHOLD_SEEDS");
@@ -56,7 +56,7 @@ fn seeds(few: u64) -> Range<u64> {
     seeds
 }
 
-/// The number of panics in this process, in any task.
+/// The number of panics in this process so far, in any task.
 fn panics() -> usize {
     static PANICS: AtomicUsize = AtomicUsize::new(0);
     static HOOK: Once = Once::new();
@@ -78,7 +78,8 @@ enum Fault {
     Late,
     Long,
     Split,
-    // From here on a reply may be taken for another one, or for one with another meaning.
+    // The faults from here on may make a client read a reply as the reply to another request, or
+    // read another meaning in it.
     Foreign,
     Missing,
     Spoilt,
@@ -101,7 +102,7 @@ impl Fault {
         Self::TwiceLate,
     ];
 
-    /// Returns the bytes that replace `output`.
+    /// Returns the bytes to send instead of `output`, and when to send them.
     fn of(
         self,
         random: &mut Rng,
@@ -116,7 +117,7 @@ impl Fault {
             Self::Late => vec![(pause, output)],
             Self::Long => vec![at_once(too_long(random)), at_once(output)],
             Self::Split => output.chunks(random.usize(1..5)).map(|it| (ms(1), it.into())).collect(),
-            // A server without HELLO may repeat the text of the command.
+            // A server that does not know `HELLO` may repeat its text in the error.
             Self::Foreign if nth == 0 && random.bool() => vec![at_once(echo())],
             Self::Foreign if random.u8(..8) == 0 => flood(&foreign(random)),
             Self::Foreign => vec![at_once(foreign(random))],
@@ -128,7 +129,7 @@ impl Fault {
     }
 }
 
-/// A valid reply that does not belong here.
+/// A valid reply to some other request.
 fn foreign(random: &mut Rng) -> Vec<u8> {
     let words = [
         ":0\r\n",
@@ -157,12 +158,12 @@ fn echo() -> Vec<u8> {
     format!("{words} 'default' '{PASSWORD}' \r\n").into()
 }
 
-/// A large amount, within which this machine can still do other work.
+/// As many replies as this machine can send without harm to its other work.
 fn flood(word: &[u8]) -> Vec<(Duration, Vec<u8>)> {
     vec![(ms(2), word.repeat(4_096 / word.len())); 400]
 }
 
-/// Bytes without an end, which form no reply.
+/// Bytes that never complete a reply.
 fn endless(random: &mut Rng) -> Vec<u8> {
     let push = ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n0\r\n";
     random.choice([push, "x", "+x", "+", "*1\r\n"]).unwrap_or_default().into()
@@ -186,13 +187,13 @@ fn spoilt(random: &mut Rng, mut output: Vec<u8>) -> Vec<u8> {
     output
 }
 
-/// One run.
+/// One run of one seed.
 struct Story {
     seed: u64,
     random: Rng,
     tampering: TamperingProxy,
     lies: Arc<AtomicBool>,
-    /// Whether each reply that comes belongs to its request.
+    /// Whether every reply that arrives belongs to its request and is correct.
     honest: bool,
 }
 
@@ -204,7 +205,8 @@ impl Story {
         let (switch, dice) = (Arc::clone(&lies), Mutex::new(random.fork()));
         let tampering = TamperingProxy::before(redis.port(), move |message: ServerMessage<'_>| {
             let random = &mut *dice.lock().unwrap();
-            // A login is many replies, and must not fail for ever.
+            // A login consists of many replies. With as many faults as later, it would hardly ever
+            // succeed.
             let seldom = if message.nth < 10 { 60 } else { 6 };
             let lies = switch.load(Ordering::SeqCst) && random.u8(..seldom) == 0;
             let faults = if honest { &Fault::HONEST[..] } else { &Fault::ALL[..] };
@@ -216,14 +218,14 @@ impl Story {
         Self { seed, random, tampering, lies, honest }
     }
 
-    /// Runs it. Returns the number of calls.
+    /// Runs the seed. Returns the number of calls.
     async fn reported(mut self, redis: &Redis) -> usize {
         let builder = Client::builder()
             .password(PASSWORD)
             .command_timeout(COMMAND_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT);
         let url = self.tampering.url();
-        // Two connections, and a request.
+        // Time for two connections and one request.
         let limit = 2 * CONNECT_TIMEOUT + COMMAND_TIMEOUT;
         let client = match self.within(limit, "connect", builder.connect(&url)).await {
             Ok(client) => client,
@@ -241,7 +243,8 @@ impl Story {
         }
         self.lies.store(false, Ordering::SeqCst);
         let lock = client.lock(format!("{}-after", self.seed)).unwrap();
-        // Replies may still be shifted, so the first one may be invalid.
+        // A reply from before may still be assigned to the wrong request, so the first acquisitions
+        // may fail.
         let recovered = async { while lock.acquire().await.is_err() {} };
         self.within(secs(10), "the client recovers", recovered).await;
         calls + 2
@@ -272,7 +275,7 @@ impl Story {
         }
     }
 
-    /// A lock is acquired, and released in time.
+    /// If there is a guard, checks that its lock is held, and releases or drops it.
     async fn holds(&mut self, redis: &Redis, guard: Option<LockGuard>) {
         let Some(guard) = guard else { return };
         if self.honest && guard.is_held() {
@@ -343,7 +346,7 @@ async fn any_text_is_a_name_that_locks_or_is_refused() {
     assert!(locked > 0 && refused > 0);
 }
 
-/// A duration near one of the limits, or none.
+/// A duration near one of the limits, or zero.
 fn duration(random: &mut Rng) -> Duration {
     let nanos = [0, 1, 999_999, 1_000_000, 1_000_001, 1_500_000, 30_000_000_000];
     let secs = [1, 3_153_600_000, 3_153_600_001, 1 << 40, u64::MAX];

@@ -17,16 +17,16 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So short that neither polling nor a timer was involved.
+/// Too short for a poll or a timer. A waiter that continues within this time was notified.
 const AT_ONCE: Duration = millis(10);
 
-/// The latch of two clients of one store.
+/// Two handles of one latch, from two clients of one store.
 fn two() -> [Latch; 2] {
     let store = MemoryStore::new();
     [(); 2].map(|()| Client::with_store(&store).latch("start").unwrap())
 }
 
-/// A waiter that has sent its first request.
+/// Starts a waiter that has sent its first request.
 async fn waiting(latch: &Latch) -> JoinHandle<Result<()>> {
     let latch = latch.clone();
     let waiter = tokio::spawn(async move { latch.wait().await });
@@ -92,7 +92,7 @@ async fn wait_for_a_latch_times_out_while_it_is_closed() {
     assert_eq!(start.elapsed(), millis(500));
     assert!(matches!(latch.wait_within(Duration::ZERO).await, Err(Error::Duration(_))));
 
-    // and a waiter with a longer timeout passes
+    // and a waiter whose timeout is longer than the latch stays closed passes
     let waiter = tokio::spawn({
         let latch = latch.clone();
         async move { latch.wait_within(millis(550)).await }
@@ -125,7 +125,7 @@ async fn cancelled_latch_waiter_blocks_no_waiter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_outlast_an_unreachable_store() {
+async fn latch_waiters_continue_after_an_outage_of_the_store() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let latch = client.latch("start").unwrap();
@@ -138,7 +138,7 @@ async fn waiters_outlast_an_unreachable_store() {
     for waiter in waiters {
         timeout(secs(4), waiter).await.expect("when it asks again").unwrap().unwrap();
     }
-    // and no release is pending, and nothing is held
+    // and the client has no pending release and no hold
     let stats = client.stats();
     assert_eq!((stats.waiting, stats.granted, stats.held), (0, 0, 0));
     assert_eq!(client.shutdown(secs(1)).await.pending, 0);

@@ -15,14 +15,14 @@ const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A lock of a client with these settings, and its store.
+/// A lock of a client whose settings `set` has changed, and the store of the client.
 fn world(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> (MemoryStore, Lock) {
     let store = MemoryStore::new();
     let lock = set(Client::builder()).with_store(&store).lock("door").unwrap();
     (store, lock)
 }
 
-/// Asserts that `asked` fails after `limit`, without a reply.
+/// Asserts that `asked` fails with `Unavailable` after `limit`.
 async fn is_silent_for<T>(limit: Duration, asked: impl Future<Output = Result<T, Error>>) {
     let start = Instant::now();
     let error = asked.await.err().expect("nobody answers");
@@ -45,7 +45,7 @@ async fn request_timeout_limits_single_requests() {
     }
 }
 
-/// Once, a reentry waited until the lease ended.
+/// Former bug: a reentry waited until the lease ended.
 #[tokio::test(start_paused = true)]
 async fn reenter_fails_after_the_request_timeout() {
     let (store, lock) = world(|builder| builder);
@@ -58,9 +58,9 @@ async fn reenter_fails_after_the_request_timeout() {
     assert_eq!((guard.count(), guard.reenter().await.unwrap().count()), (1, 2));
 }
 
-/// A minute later the idempotency key of the change is gone, and a retry would count twice.
+/// An idempotency key lives for a minute. A retry after its end could count a change twice.
 #[tokio::test(start_paused = true)]
-async fn change_is_retried_for_half_the_life_of_its_key() {
+async fn change_is_retried_for_half_the_ttl_of_its_idempotency_key() {
     let store = MemoryStore::new();
     let client = Client::builder().request_timeout(secs(600)).with_store(&store);
     let (pool, latch) = (client.semaphore("pool").unwrap(), client.latch("start").unwrap());
@@ -81,7 +81,7 @@ async fn release_timeout_limits_the_call_and_release_continues() {
     store.stall();
     is_silent_for(millis(200), guard.release()).await;
 
-    // a release of one of two guards too
+    // and the release of one of two guards, too
     store.resume();
     let guard = lock.acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
@@ -108,7 +108,7 @@ async fn result_of_work_does_not_wait_for_a_silent_store() {
         let waited = start.elapsed() - millis(100);
         assert!(waited >= limit && waited < limit + millis(2), "{waited:?}");
 
-        // and the lock is released as soon as possible
+        // and the client releases the lock soon after the store replies again
         store.resume();
         let elsewhere = Client::with_store(&store).lock("door").unwrap();
         assert!(elsewhere.acquire_within(secs(2)).await.is_ok());
@@ -127,7 +127,8 @@ async fn loss_is_notified_at_once_while_the_store_is_silent() {
     assert!(matches!(ran.await, RunOutcome::Cancelled { reason: LostReason::MaxHold, .. }));
     assert!(start.elapsed() <= secs(10) + millis(2), "{:?}", start.elapsed());
 
-    // and the rest of it in the store is released when the store replies
+    // and the client releases what the store still keeps of the hold, soon after the store replies
+    // again
     store.resume();
     let elsewhere = Client::with_store(&store).lock("door").unwrap();
     assert!(elsewhere.acquire_within(secs(2)).await.is_ok());
@@ -155,7 +156,7 @@ fn request_fails_without_a_runtime() {
 }
 
 #[test]
-fn work_that_is_polled_without_a_runtime_ends_all_the_same() {
+fn work_that_is_polled_without_a_runtime_completes() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (_store, lock) = world(|builder| builder);
     let guard = runtime.block_on(lock.acquire()).unwrap();

@@ -77,10 +77,11 @@ async fn error_names_the_codec_of_the_writer() {
     let error = text.get(&order()).await.unwrap_err();
     assert!(matches!(&error, Error::Codec { codec, .. } if codec == "Text"), "{error:?}");
     let shown = error.to_string();
-    assert!(shown.starts_with("cannot convert a value of `data` with Text: "), "{shown}");
+    assert!(shown.starts_with("cannot convert a value of `data` with codec Text: "), "{shown}");
     assert!(shown.ends_with("; the bytes look like Kryo5Text, so use that codec"), "{shown}");
     assert!(!error.is_transient() && !error.is_busy());
-    // A change that returns the value before has happened.
+    // `insert` changes the value first, and then fails because it cannot convert the old value to
+    // return it.
     text.insert(&order(), &7).await.unwrap_err();
     assert_eq!(text.get(&order()).await.unwrap(), Some(7));
 
@@ -100,7 +101,7 @@ async fn stream_returns_each_entry() {
     let (mut stream, mut read) = (numbers.stream(), vec![]);
     while let Some(entry) = stream.next().await.unwrap() {
         read.push(entry);
-        // Entries that are removed meanwhile hide no other entry.
+        // A removal during the iteration makes the stream skip no other entry.
         numbers.remove(&entry.0).await.unwrap();
     }
     assert_eq!(read, all);
@@ -127,7 +128,7 @@ async fn entry_that_cannot_be_read_does_not_end_the_stream() {
     assert_eq!(stream.next().await.unwrap(), Some((2, 7)));
 }
 
-// With a lock.
+// Locks of entries.
 
 #[tokio::test(start_paused = true)]
 async fn entry_is_not_written_after_the_loss_of_its_lock() {
@@ -159,7 +160,7 @@ async fn present_value_is_returned_while_a_dead_client_has_its_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn value_is_computed_once_by_all_clients() {
+async fn absent_value_is_computed_by_only_one_client() {
     let store = MemoryStore::new();
     let computed = Arc::new(AtomicU32::new(0));
     let callers = (0..20).map(|_| {
@@ -179,7 +180,7 @@ async fn value_is_computed_once_by_all_clients() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_computation_is_bounded() {
+async fn wait_for_a_computation_of_another_client_is_bounded() {
     let store = MemoryStore::new();
     let _computes = orders(&store).lock(&order()).unwrap().acquire().await.unwrap();
     let wait = Duration::from_secs(2);
@@ -195,7 +196,7 @@ async fn value_of_a_dead_process_is_computed_after_its_lease() {
     let store = MemoryStore::new();
     let dies = Client::builder().ttl(Duration::from_secs(3)).with_store(&store);
     let dies = dies.map::<String, u32>("orders").unwrap();
-    // Nothing renews its hold, and nothing releases it.
+    // Nothing renews or releases the lock of `dies`, as if its process had died.
     dies.lock(&order()).unwrap().acquire().await.unwrap().forget();
     let compute = async || Ok::<_, Error>(7);
     let short = orders(&store).get_or_insert_with(&order(), Duration::from_secs(2), compute).await;
@@ -206,11 +207,11 @@ async fn value_of_a_dead_process_is_computed_after_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_inserted_after_the_loss_of_the_lock() {
+async fn computed_value_is_not_inserted_after_the_lock_is_lost() {
     let store = MemoryStore::new();
     let (first, second) = (orders(&store), orders(&store));
     let lock = first.lock(&order()).unwrap();
-    // The lock is lost, which the client has not noticed when the computation ends.
+    // The lock is lost, and the client has not noticed it when the computation ends.
     let compute = async || {
         store.lose(lock.name().as_str());
         Ok(7)
@@ -218,7 +219,7 @@ async fn nothing_is_inserted_after_the_loss_of_the_lock() {
     let lost = first.get_or_insert_with(&order(), LONG, compute).await;
     assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
     assert_eq!(second.get(&order()).await.unwrap(), None);
-    // The client notices it while the computation runs.
+    // The lock is lost, and the client notices it while the computation runs.
     let compute = async || {
         store.lose(lock.name().as_str());
         sleep(LONG).await;
@@ -253,9 +254,10 @@ async fn failed_computation_inserts_nothing() {
     assert_eq!(value.unwrap(), 7);
 }
 
-/// Plain changes do not take the lock. `computeIfAbsent` of Java returns such a value, too.
+/// `insert` does not take the lock of the entry, so it can set a value during a computation. Java's
+/// `computeIfAbsent` also returns that value.
 #[tokio::test(start_paused = true)]
-async fn value_of_another_client_wins_over_the_computed_one() {
+async fn value_of_another_client_wins_over_the_computed_value() {
     let store = MemoryStore::new();
     let (mine, other) = (orders(&store), orders(&store));
     let compute = async || {
@@ -286,7 +288,7 @@ async fn set_has_each_element_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lock_of_an_element_has_the_name_of_redisson() {
+async fn lock_of_a_set_element_has_the_same_name_as_in_redisson() {
     let store = MemoryStore::new();
     let lock = seen(&store).lock(&"test1".to_owned()).unwrap();
     assert_eq!(lock.name().as_str(), "{seen}:sMUTHC2Ql4EaCGlDp3W/MQ:lock");

@@ -1,4 +1,4 @@
-//! The store in memory, as the tests of a user use it.
+//! The store in memory, as users may use it in their own tests.
 
 use std::{
     sync::{
@@ -16,11 +16,11 @@ const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// So short that no timer was involved.
+/// Too short for a timer. A waiter that acquires within this time was notified.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
-/// A service as a user might write it: it bills customers one after the other, and stops when it
-/// may no longer be the only holder.
+/// A service that a user might write: it bills one customer after the other, and stops when its
+/// lock may be lost.
 struct Billing {
     client: Client,
     billed: Arc<AtomicU32>,
@@ -31,7 +31,7 @@ impl Billing {
         Self { client: Client::with_store(store), billed: Arc::default() }
     }
 
-    /// Bills one customer a minute, `customers` of them.
+    /// Bills `customers` customers, one in each minute.
     async fn night_run(&self, customers: u32) -> Result<u32, Error> {
         let lock = self.client.lock("billing/night")?;
         let ran = lock.run(async |held| {
@@ -55,7 +55,7 @@ async fn hours_of_virtual_time_take_no_real_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_instances_of_a_service_take_turns() {
+async fn two_instances_of_a_service_exclude_each_other() {
     let store = MemoryStore::new();
     let (one, other) = (Billing::new(&store), Billing::new(&store));
     let start = Instant::now();
@@ -66,18 +66,18 @@ async fn two_instances_of_a_service_take_turns() {
 
 #[tokio::test(start_paused = true)]
 async fn service_stops_within_a_third_of_its_ttl_after_a_loss() {
-    // given a service at work
+    // given a service that bills
     let store = MemoryStore::new();
     let billing = Billing::new(&store);
     let (ran, lost_at) = tokio::join!(billing.night_run(480), async {
         sleep(secs(300)).await;
 
-        // when the store forgets its lock, as a failover would
+        // when the store loses its lock, as a failover would
         assert!(store.lose("billing/night"));
         Instant::now()
     });
 
-    // then it stops soon, and returns the reason
+    // then the service stops within a third of the ttl, and returns the reason
     let lost = ran.unwrap_err();
     assert!(matches!(lost, Error::Lost { reason: LostReason::NotOwned, .. }), "{lost}");
     assert!(lost_at.elapsed() <= secs(10) + AT_ONCE, "{:?}", lost_at.elapsed());
@@ -112,7 +112,7 @@ async fn service_stops_at_a_hang_longer_than_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_of_different_stores_know_nothing_of_each_other() {
+async fn clients_of_different_stores_do_not_exclude_each_other() {
     let (one, other) = (Client::in_memory(), Client::with_store(&MemoryStore::new()));
     let _guard = one.lock("door").unwrap().acquire().await.unwrap();
     assert!(other.lock("door").unwrap().try_acquire().await.unwrap().is_some());
@@ -131,13 +131,13 @@ async fn clone_of_a_store_is_the_same_store() {
 
 #[tokio::test(start_paused = true)]
 async fn locks_outlive_their_client_until_their_lease_ends() {
-    // given a process that is killed: its guard is never dropped
+    // given a process that is killed, so that it never drops its guard
     let store = MemoryStore::new();
     let start = Instant::now();
     let guard = Client::with_store(&store).lock("door").unwrap().lease(secs(20)).acquire().await;
     std::mem::forget(guard);
 
-    // then others enter when the lease ends
+    // then other clients acquire when the lease ends
     let elsewhere = Client::with_store(&store).lock("door").unwrap();
     assert!(elsewhere.try_acquire().await.unwrap().is_none());
     assert!(elsewhere.acquire().await.unwrap().is_held());
@@ -148,7 +148,7 @@ mod lose {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn lose_returns_whether_the_lock_was_held() {
+    async fn memory_store_lose_returns_whether_the_lock_was_held() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         assert!(!store.lose("door"));
@@ -157,7 +157,7 @@ mod lose {
         assert!(store.lose("door"));
         assert!(!store.lose("door"));
 
-        // an ended hold is not held
+        // a hold whose lease has ended is not held
         let _guard = lock.lease(secs(10)).acquire().await.unwrap();
         sleep(secs(11)).await;
         assert!(!store.lose("door"));
@@ -187,7 +187,7 @@ mod lose {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reentered_hold_is_lost_as_a_whole() {
+    async fn loss_of_a_reentered_hold_affects_all_its_guards() {
         let store = MemoryStore::new();
         let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         let again = guard.reenter().await.unwrap();
@@ -197,7 +197,7 @@ mod lose {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn invalid_name_is_not_held() {
+    async fn memory_store_lose_returns_false_for_an_invalid_name() {
         assert!(!MemoryStore::new().lose(""));
     }
 }
@@ -215,7 +215,8 @@ mod stall {
         assert_eq!(start.elapsed().as_secs(), 3);
     }
 
-    /// Once, the error named the holder of an earlier reply, which had released the lock.
+    /// Former bug: the error named the holder from an earlier reply, although that holder had
+    /// released the lock.
     #[tokio::test(start_paused = true)]
     async fn timeout_of_an_unanswered_request_names_no_holder() {
         let store = MemoryStore::new();
@@ -437,7 +438,8 @@ async fn error_keeps_its_source() {
     assert!(!lock.is_locked().await.unwrap());
     store.stall();
     let error = lock.holder().await.unwrap_err();
-    let output = "store unavailable for `door`: timed out after 3s";
+    let output = "Redis unavailable for `door`: timed out after 3s; the request may have been \
+                  executed";
     assert_eq!(error.to_string(), output);
     assert!(error.is_transient());
     assert_eq!(error.source().unwrap().to_string(), "timed out after 3s");
@@ -449,7 +451,7 @@ fn fencing_example_prints_the_documented_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_few_replicas_release_the_grant_at_the_timeout() {
+async fn grant_is_released_at_the_timeout_with_too_few_replicas() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let lock = client.lock("door").unwrap().replicated(Replicas::at_least(2).within(secs(3)));
@@ -458,12 +460,13 @@ async fn too_few_replicas_release_the_grant_at_the_timeout() {
     let error = lock.acquire().await.unwrap_err();
     assert!(matches!(error, Error::NotReplicated { wanted: 2, got: 1, .. }), "{error:?}");
     assert!(error.is_transient() && !error.is_busy());
-    let output = "cannot acquire `door`: only 1 of 2 replicas acknowledged the grant in time";
+    let output = "cannot acquire `door`: only 1 of 2 required replicas acknowledged the \
+                  acquisition in time";
     assert!(error.to_string().starts_with(output), "{error}");
     assert!(begun.elapsed() >= secs(3) && begun.elapsed() < secs(3) + AT_ONCE);
     assert!(!lock.is_locked().await.unwrap());
 
-    // a holder that releases in time is awaited
+    // a grant that replicas acknowledge before the timeout succeeds
     let (guard, ()) = tokio::join!(lock.acquire(), async {
         sleep(secs(2)).await;
         store.set_replicas(2);
@@ -485,7 +488,7 @@ async fn invalid_replica_count_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn grant_that_expires_before_replication_is_dropped() {
+async fn grant_that_expires_before_its_replication_is_not_returned() {
     let store = MemoryStore::new();
     let lock = Client::with_store(&store).lock("door").unwrap().lease(secs(1));
     let lock = lock.replicated(Replicas::at_least(1).within(secs(3)));
@@ -497,7 +500,7 @@ async fn grant_that_expires_before_replication_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hanging_store_is_awaited_no_longer_than_replicas() {
+async fn replicated_acquire_ends_at_its_timeout_if_the_store_hangs() {
     let store = MemoryStore::new();
     let lock = Client::with_store(&store).lock("door").unwrap().replicated(Replicas::at_least(1));
     let begun = Instant::now();
@@ -517,13 +520,13 @@ async fn readers_of_one_hold_share_its_acknowledgements() {
     let prices = Client::with_store(&store).read_write_lock("prices").unwrap();
     let read = prices.read().local_handoff(9, secs(60));
     let one = read.acquire().await.unwrap();
-    // a task that requires replicas sends a request for its share
+    // A task that requires replicas asks for their acknowledgement of the shared hold.
     let kept = read.clone().replicated(Replicas::at_least(1));
     assert!(matches!(kept.acquire().await, Err(Error::NotReplicated { .. })));
     assert!(one.is_held() && one.count() == 1);
     store.set_replicas(1);
     let two = kept.acquire().await.unwrap();
-    // and the next one has those that are known
+    // The hold already has its acknowledgements: the next task needs no new ones.
     store.set_replicas(0);
     let three = kept.acquire().await.unwrap();
     assert_eq!((one.owner(), two.owner()), (three.owner(), three.owner()));
@@ -536,7 +539,7 @@ async fn fail_fast_client_does_not_wait_in_an_outage() {
     let [door, gate] = ["door", "gate"].map(|name| client.lock(name).unwrap());
     let (guard, released) = (door.acquire().await.unwrap(), gate.acquire().await.unwrap());
     store.stall();
-    // The client closes the silent connection within two command timeouts.
+    // The client closes a connection that is silent for two command timeouts.
     assert!(gate.holder().await.is_err());
     sleep(secs(3)).await;
 
@@ -559,7 +562,7 @@ async fn fail_fast_client_does_not_wait_in_an_outage() {
     }
     assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
 
-    // The renewal and the release wait for the store.
+    // Calls fail fast, but the renewal and the background release wait for the store.
     drop(released);
     sleep(secs(15)).await;
     store.resume();
@@ -568,7 +571,7 @@ async fn fail_fast_client_does_not_wait_in_an_outage() {
     assert_eq!(gate.acquire().await.unwrap().release().await.unwrap(), Release::Released);
 }
 
-/// By default a client waits.
+/// Without `fail_fast`, a client waits.
 #[tokio::test(start_paused = true)]
 async fn client_waits_for_an_unreachable_store_by_default() {
     let store = MemoryStore::new();
@@ -582,7 +585,7 @@ async fn client_waits_for_an_unreachable_store_by_default() {
     assert!(guard.unwrap().is_held());
 }
 
-/// Once, the error did not have this cause. It was only in the log of Redis clients.
+/// Former bug: the error did not have this cause. Clients of Redis only logged it.
 #[tokio::test(start_paused = true)]
 async fn timeout_names_permits_whose_number_was_never_set() {
     let client = Client::in_memory();

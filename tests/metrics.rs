@@ -1,4 +1,4 @@
-//! What a recorder of the facade `metrics` receives.
+//! The metrics that a recorder of the facade `metrics` receives.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -6,7 +6,7 @@ use leasehold::{Client, LostReason, MemoryStore, Rate, metrics::BUCKETS};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tokio::{runtime::Builder, time::sleep};
 
-/// Runs `work` in virtual time, and returns the page of its recorder.
+/// Runs `work` in virtual time, and returns its metrics in the text format of Prometheus.
 fn page_of(work: impl AsyncFnOnce()) -> String {
     let mut exporter = PrometheusBuilder::new().with_recommended_naming(true);
     for (name, buckets) in BUCKETS {
@@ -19,7 +19,7 @@ fn page_of(work: impl AsyncFnOnce()) -> String {
     recorder.handle().render()
 }
 
-/// The value of the series `name` that has all these labels and no other one.
+/// The value of the series `name` that has exactly these labels.
 fn value(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let labels: BTreeSet<_> = labels.iter().map(|(key, it)| format!("{key}=\"{it}\"")).collect();
     let is_it = |series: &str| {
@@ -34,7 +34,7 @@ fn value(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
 
 const SOON: Duration = Duration::from_millis(100);
 
-/// Causes a value of each metric.
+/// Uses a client such that every metric gets a value.
 async fn everything() {
     let store = MemoryStore::new();
     let [client, other] = [(); 2].map(|()| Client::with_store(&store));
@@ -122,9 +122,9 @@ fn cancelled_acquisition_is_recorded_as_cancelled() {
     assert_eq!(count(&[("outcome", "failed"), ("error_type", "shut_down")]), 1.0);
 }
 
-/// With the names of locks, there would be one series for each lock.
+/// If the names of locks were labels, each lock would make a series.
 #[test]
-fn lock_label_is_what_the_program_returns() {
+fn lock_label_is_the_text_that_the_program_returns() {
     let page = page_of(async || {
         leasehold::metrics::label_locks(|name| name.starts_with("dear:").then_some("dear:*"));
         let client = Client::in_memory();
@@ -140,11 +140,11 @@ fn lock_label_is_what_the_program_returns() {
     assert_eq!(value(&page, "leasehold_acquire_duration_seconds_count", &granted), 2.0);
 }
 
-/// The names of families, and their types, that a page has.
+/// The names and types of the metric families of a page.
 fn families(page: &str) -> BTreeSet<(String, String)> {
     let lines = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let pairs = lines.filter_map(|line| line.split_once(' '));
-    // Without durations, the counts of a histogram are those of a summary.
+    // A histogram without values is exported as a summary, so both count as a histogram.
     pairs.map(|(name, kind)| (name.to_owned(), kind.replace("summary", "histogram"))).collect()
 }
 
@@ -153,7 +153,8 @@ fn stats_and_recorder_use_the_same_names() {
     let recorded = families(&page_of(everything));
     let counted = families(&Client::in_memory().stats().prometheus());
     let only_counted: Vec<_> = counted.difference(&recorded).map(|(name, _)| &**name).collect();
-    // The recorder receives losses of connections instead. The other two did not happen.
+    // These three are only in `stats`. For reconnects, the recorder has the metric of lost
+    // connections. `everything` causes no event of the last two.
     let expected = [
         "leasehold_reconnects_total",
         "leasehold_release_abandoned_total",
@@ -162,7 +163,7 @@ fn stats_and_recorder_use_the_same_names() {
     assert_eq!(only_counted, expected);
 }
 
-/// An alert on a name that does not exist never fires.
+/// An alert on a metric that does not exist never fires.
 #[test]
 fn every_metric_in_contrib_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -26,7 +26,7 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// A time that is too short for the timer of a waiter.
+/// Too short for the timer of a waiter. A waiter that acquires within this time was notified.
 const AT_ONCE: Duration = millis(10);
 
 /// Two clients of one store.
@@ -51,7 +51,7 @@ impl World {
         self.other.lock(name).unwrap()
     }
 
-    /// Asserts that these members are free now, and that no waiter or holder is counted.
+    /// Asserts that these members are free now, and that the client counts no waiter and no hold.
     async fn is_free(&self, names: &[&str]) {
         for name in names {
             let guard = self.other_lock(name).acquire_within(AT_ONCE).await.unwrap();
@@ -72,7 +72,7 @@ fn names(guard: &MultiGuard) -> Vec<&str> {
     guard.members().iter().map(|member| member.name().as_str()).collect()
 }
 
-// All or none.
+// All members or no member.
 
 #[tokio::test(start_paused = true)]
 async fn multi_lock_holds_all_members_until_its_release() {
@@ -95,7 +95,7 @@ async fn try_acquire_holds_no_member_when_one_is_busy() {
         let world = World::new();
         let held = world.other_lock(busy).acquire().await.unwrap();
         assert!(world.all().try_acquire().await.unwrap().is_none());
-        // The others are free as soon as the call returns.
+        // The members that are not busy are free as soon as the call returns.
         for name in ["a", "b", "c"].iter().filter(|name| **name != busy) {
             assert!(world.other_lock(name).try_acquire().await.unwrap().is_some(), "{name}");
         }
@@ -122,7 +122,7 @@ async fn acquire_within_holds_no_member_after_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn error_of_one_member_releases_the_others() {
+async fn error_of_one_member_releases_the_other_members() {
     for tried in [true, false] {
         let world = World::new();
         let (store, broken) = elsewhere("b");
@@ -138,7 +138,7 @@ async fn error_of_one_member_releases_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn error_of_a_member_that_is_waited_for_releases_the_others() {
+async fn error_of_an_awaited_member_releases_the_other_members() {
     let world = World::new();
     let (store, broken) = elsewhere("b");
     let held = Client::with_store(&store).lock("b").unwrap().acquire().await.unwrap();
@@ -164,7 +164,7 @@ async fn acquire_waits_while_the_store_of_a_member_is_not_ready() {
         let both = MultiLock::new([world.one.lock("a").unwrap(), late]).unwrap();
         let waiter = tokio::spawn(async move { both.acquire().await });
         sleep(secs(20)).await;
-        // Meanwhile the other member is not held.
+        // While it waits, the multi-lock does not hold the other member.
         assert!(world.other_lock("a").try_acquire().await.unwrap().is_some());
         match words {
             Some(_) => store.heal(),
@@ -176,7 +176,7 @@ async fn acquire_waits_while_the_store_of_a_member_is_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_is_exact_when_a_store_is_silent() {
+async fn multi_lock_timeout_is_exact_when_a_store_is_silent() {
     let world = World::new();
     let (store, silent) = elsewhere("b");
     store.stall();
@@ -198,8 +198,8 @@ async fn member_lost_during_the_wait_is_acquired_again() {
     let both = MultiLock::new([short, world.one.lock("b").unwrap()]).unwrap();
     let held = world.other_lock("b").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { both.acquire().await.unwrap() });
-    // Before the multi-lock releases the member, because the holder of the other one does not
-    // change.
+    // Less than the time after which the multi-lock releases "a" while it waits for a holder of "b"
+    // that stays the same. By now, the lease of "a" has ended.
     sleep(millis(150)).await;
     drop(held);
     let guard = timeout(secs(1), waiter).await.unwrap().unwrap();
@@ -221,7 +221,7 @@ async fn member_lost_while_another_is_tried_is_acquired_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_server_keeps_no_member_for_long() {
+async fn member_is_released_soon_when_another_server_is_silent() {
     for silent in ["a", "c"] {
         let world = World::new();
         let (store, silent) = elsewhere(silent);
@@ -240,7 +240,7 @@ async fn silent_server_keeps_no_member_for_long() {
     }
 }
 
-// Waiting.
+// Waiting for a member.
 
 #[tokio::test(start_paused = true)]
 async fn waiting_multi_lock_keeps_no_member_for_long() {
@@ -248,7 +248,8 @@ async fn waiting_multi_lock_keeps_no_member_for_long() {
     let held = world.other_lock("b").acquire().await.unwrap();
     let all = world.all();
     let waiter = tokio::spawn(async move { all.acquire().await.unwrap() });
-    // The member after the busy one is free at once, the one before it soon.
+    // The multi-lock waits for "b". It does not hold "c", the member after "b". It releases "a",
+    // the member before "b", within a second.
     sleep(AT_ONCE).await;
     assert!(world.other_lock("c").try_acquire().await.unwrap().is_some());
     sleep(secs(1)).await;
@@ -259,7 +260,7 @@ async fn waiting_multi_lock_keeps_no_member_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn opposite_orders_make_progress() {
+async fn multi_locks_in_opposite_orders_make_progress() {
     const ROUNDS: u32 = 50;
     let world = World::new();
     let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"], ["c", "a", "b"]];
@@ -284,7 +285,7 @@ async fn opposite_orders_make_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn locks_in_a_ring_make_progress() {
+async fn multi_locks_with_members_in_a_ring_make_progress() {
     let world = World::new();
     let mut tasks = JoinSet::new();
     for pair in [["a", "b"], ["b", "c"], ["c", "d"], ["d", "a"]] {
@@ -302,9 +303,10 @@ async fn locks_in_a_ring_make_progress() {
     timeout(secs(60), tasks.join_all()).await.unwrap();
 }
 
-/// A client that ignores the order holds "b" and waits for "a", which the multi-lock holds.
+/// A client that ignores the order holds "b" and waits for "a". The multi-lock holds "a" and waits
+/// for "b".
 #[tokio::test(start_paused = true)]
-async fn nested_lock_in_opposite_order_is_no_deadlock() {
+async fn multi_lock_does_not_deadlock_with_locks_in_opposite_order() {
     let world = World::new();
     let outer = world.other_lock("b").acquire().await.unwrap();
     let both = world.one.multi_lock(["a", "b"]).unwrap();
@@ -319,7 +321,7 @@ async fn nested_lock_in_opposite_order_is_no_deadlock() {
     assert!(timeout(secs(1), waiter).await.unwrap().unwrap().is_held());
 }
 
-/// Each member always has a queue of clients that hold it for 20 ms.
+/// At each member, four other clients always queue, and each of them holds for 20 ms.
 #[tokio::test(start_paused = true)]
 async fn multi_lock_acquires_among_queues_of_its_members() {
     let store = MemoryStore::new();
@@ -345,15 +347,15 @@ async fn multi_lock_acquires_among_queues_of_its_members() {
     }
 }
 
-// Members.
+// The list of members.
 
 #[tokio::test(start_paused = true)]
-async fn member_that_occurs_twice_is_one_member() {
+async fn multi_lock_acquires_a_repeated_member_once() {
     let client = Client::in_memory();
     let twice = client.multi_lock(["a", "b", "a"]).unwrap();
     assert_eq!(names(&twice.acquire_within(secs(1)).await.unwrap()), ["a", "b"]);
 
-    // The one with tokens is the member.
+    // Of two locks of one name, the multi-lock keeps the one with tokens.
     let fenced = || Lock::from(client.fenced_lock("f").unwrap());
     let plain = || client.lock("f").unwrap();
     for members in [[fenced(), plain()], [plain(), fenced()]] {
@@ -364,7 +366,7 @@ async fn member_that_occurs_twice_is_one_member() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_that_exclude_each_other_are_refused() {
+async fn multi_lock_refuses_members_that_exclude_each_other() {
     let client = Client::in_memory();
     let both = client.read_write_lock("a").unwrap();
     for members in [
@@ -380,7 +382,7 @@ async fn members_that_exclude_each_other_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_of_two_servers_may_have_one_name() {
+async fn members_on_two_servers_may_have_the_same_name() {
     let ((_one, here), (_other, there)) = (elsewhere("a"), elsewhere("a"));
     let both = MultiLock::new([here.clone(), there.clone()]).unwrap();
     let guard = both.acquire().await.unwrap();
@@ -396,7 +398,7 @@ async fn members_of_two_servers_may_have_one_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_sides_are_held_by_several_multi_locks() {
+async fn several_multi_locks_may_hold_the_same_read_sides() {
     let world = World::new();
     let of = |client: &Client| {
         let (stock, own) = (client.read_write_lock("stock").unwrap(), client.id().to_owned());
@@ -408,7 +410,7 @@ async fn read_sides_are_held_by_several_multi_locks() {
     assert!(writing.try_acquire().await.unwrap().is_none());
 }
 
-// Loss and release.
+// Loss and release of members.
 
 #[tokio::test(start_paused = true)]
 async fn loss_of_one_member_is_reported_with_its_name() {
@@ -445,7 +447,7 @@ async fn release_frees_all_members_though_one_store_is_silent() {
     let [(_, first), (_, second)] = release.members() else { panic!("{release:?}") };
     assert!(matches!(first, Err(Error::Unavailable { .. })), "{first:?}");
     assert!(matches!(second, Ok(Release::Released)), "{second:?}");
-    // It continues in the background.
+    // The client releases the member at the silent store in the background.
     store.resume();
     let again = Client::with_store(&store).lock("a").unwrap();
     assert!(again.acquire_within(secs(2)).await.is_ok());

@@ -1,4 +1,4 @@
-//! Permits that expire, on the store in memory and in virtual time.
+//! The expirable semaphore, on the store in memory and in virtual time.
 
 use std::{
     future::{Future, poll_fn},
@@ -24,10 +24,10 @@ const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So short that no timer was involved.
+/// Too short for a timer. A waiter that acquires within this time was notified.
 const AT_ONCE: Duration = ms(10);
 
-/// Two clients of one store, and this many permits.
+/// Two clients of one store, and a semaphore with a number of permits.
 struct World {
     store: MemoryStore,
     one: ExpirableSemaphore,
@@ -45,7 +45,8 @@ impl World {
         Self { store, one, other, clients }
     }
 
-    /// The owner of the first client's request with this number. The first request set the permits.
+    /// The owner of a request of the first client. `number` counts the requests of the client;
+    /// request 1 set the permits.
     fn question(&self, number: u32) -> String {
         format!("{}:{number}", self.clients[0].id())
     }
@@ -66,7 +67,7 @@ async fn release_guard(guard: ExpirablePermits) {
 // Exclusion.
 
 #[tokio::test(start_paused = true)]
-async fn holders_have_all_permits_and_no_more() {
+async fn clients_can_hold_all_permits_and_no_more() {
     let t = World::of(3).await;
     let mut guards = Vec::new();
     for permits in [&t.one, &t.other, &t.one] {
@@ -151,7 +152,7 @@ async fn remote_release_wakes_subscribed_and_polling_waiters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_asks_when_the_nearest_lease_ends() {
+async fn permit_waiter_asks_when_the_next_permit_lease_ends() {
     let t = World::of(2).await;
     let _long = t.one.clone().lease(secs(60)).acquire().await.unwrap();
     let _short = t.one.clone().lease(ms(2_345)).acquire().await.unwrap();
@@ -194,7 +195,7 @@ async fn invalid_permit_request_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_are_added_than_java_can_count() {
+async fn permits_beyond_the_int_range_of_java_are_not_added() {
     let t = World::of(1).await;
     assert!(matches!(t.one.add(i32::MAX).await, Err(Error::Refused { .. })));
     t.one.add(i32::MAX - 1).await.unwrap();
@@ -232,10 +233,10 @@ async fn permit_returns_to_redis_when_local_handoff_time_ends() {
     assert_eq!(t.clients[0].stats().handed_over, 0);
 }
 
-/// A caller that has read its ids may use them. So no other task gets these permits after the
-/// release.
+/// A caller that has read the ids of its permits may pass them on, such as to `release_id`. Without
+/// a hand-off, the next holder has other ids.
 #[tokio::test(start_paused = true)]
-async fn released_permit_with_a_seen_id_is_not_handed_off() {
+async fn released_permit_is_not_handed_off_after_its_id_was_read() {
     let by_ids = |guard: &ExpirablePermits| drop(guard.ids());
     let by_owner = |guard: &ExpirablePermits| drop(guard.owner().clone());
     for look in [by_ids as fn(&ExpirablePermits), by_owner] {
@@ -256,7 +257,7 @@ async fn released_permit_with_a_seen_id_is_not_handed_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_of_another_count_are_released_to_the_store() {
+async fn permits_are_not_handed_off_if_lease_or_count_differs() {
     let t = World::of(2).await;
     let none = t.one.clone().local_handoff(0, secs(1));
     let cases = [
@@ -299,7 +300,7 @@ async fn permit_granted_to_an_absent_waiter_is_free_soon() {
     for dropped in [true, false] {
         let t = World::of(1).await;
         let guard = t.one.acquire().await.unwrap();
-        // given a waiter that does other work meanwhile
+        // given a waiter that was polled, and then does not run for a while
         let mut waits = Box::pin(t.one.acquire());
         let begun = Instant::now();
         while begun.elapsed() < ms(3) {
@@ -393,7 +394,7 @@ async fn shutdown_releases_permits_and_fails_waiters() {
 
 // Cancellation.
 
-/// The obstacle of a request for permits.
+/// The cause that delays a request for permits.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Free,
@@ -402,7 +403,8 @@ enum Way {
     Failing,
 }
 
-/// Polls `future` this many times, and once more after it was woken if `woken`. Then drops it.
+/// Polls `future` this many times, and then drops it. If `woken` is true, it drops the future only
+/// after something has woken it for the next poll.
 async fn cut<F: Future>(future: F, polls: usize, woken: bool) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut left = polls;
@@ -421,7 +423,7 @@ async fn cut<F: Future>(future: F, polls: usize, woken: bool) -> Option<F::Outpu
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_dropped_at_any_await_leaves_nothing_behind() {
+async fn permit_request_dropped_at_any_await_leaves_nothing_behind() {
     for way in [Way::Free, Way::Held, Way::Stalled, Way::Failing] {
         for (polls, woken) in (0..40).flat_map(|polls| [(polls, false), (polls, true)]) {
             let t = World::of(2).await;
@@ -456,7 +458,7 @@ async fn request_dropped_at_any_await_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_dropped_at_any_await_continues() {
+async fn permit_release_dropped_at_any_await_continues() {
     for stalled in [false, true] {
         for polls in 0..20 {
             let t = World::of(1).await;

@@ -18,7 +18,7 @@ use crate::common::{ms, secs};
 
 const TTL: Duration = secs(30);
 
-/// Servers, and the lock `door` of several clients.
+/// Independent servers, and the quorum lock `door` of any number of clients.
 struct Setup {
     servers: Vec<MemoryStore>,
 }
@@ -28,7 +28,7 @@ impl Setup {
         Self { servers: (0..servers).map(|_| MemoryStore::new()).collect() }
     }
 
-    /// Uses each server once, while all of them are new.
+    /// Acquires once while all servers are new, so that each of them has stored that it was used.
     async fn known(servers: usize) -> Self {
         let setup = Self::new(servers);
         drop(setup.acquire().await);
@@ -59,7 +59,7 @@ impl Setup {
         self.servers[servers].iter().for_each(MemoryStore::stall);
     }
 
-    /// Soon checks the number of servers at which the lock is held.
+    /// Soon checks the number of servers that have the lock as held.
     async fn is_held_at(&self, number: usize) {
         sleep(ms(100)).await;
         let mut held = 0;
@@ -107,11 +107,12 @@ async fn released_and_dropped_guards_free_all_servers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn minority_is_unavailable_and_forbidden_servers_are_an_error() {
+async fn quorum_lock_without_a_majority_returns_an_error() {
     let setup = Setup::known(5).await;
     setup.stop(0..3);
     let waited = setup.lock().acquire_within(secs(5)).await.unwrap_err();
-    assert!(waited.to_string().contains("2 of 5 servers voted, and 3 must grant it"), "{waited}");
+    let text = "only 2 of 5 servers voted, but 3 must grant the lock";
+    assert!(waited.to_string().contains(text), "{waited}");
     for error in [waited, setup.lock().try_acquire().await.unwrap_err()] {
         assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     }
@@ -146,7 +147,7 @@ async fn waiter_acquires_when_the_holder_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn minority_of_grants_is_released_and_waits_for_no_lease() {
+async fn minority_of_grants_is_released_at_once_on_new_servers() {
     let setup = Setup::new(3);
     let held = [setup.plain(0).acquire().await, setup.plain(1).acquire().await];
     assert!(setup.is_busy().await);
@@ -156,7 +157,7 @@ async fn minority_of_grants_is_released_and_waits_for_no_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hold_ends_with_its_majority_or_its_lease() {
+async fn quorum_hold_ends_with_its_majority_or_its_lease() {
     for (change, lease, reason) in [
         (MemoryStore::lose_everything as fn(&MemoryStore), None, LostReason::NotOwned),
         (MemoryStore::stall, None, LostReason::Expired),
@@ -181,7 +182,8 @@ async fn hold_ends_with_its_majority_or_its_lease() {
     }
 }
 
-/// The majority is lost, whatever the silent servers reply.
+/// Server 0 has lost its data, and servers 3 and 4 never granted the lock. So no majority is left,
+/// whatever servers 1 and 2 would reply.
 #[tokio::test(start_paused = true)]
 async fn release_reports_a_certain_loss_though_servers_are_silent() {
     let setup = Setup::known(5).await;
@@ -194,22 +196,22 @@ async fn release_reports_a_certain_loss_though_servers_are_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn emptied_server_does_not_count_for_a_lease() {
-    // The holder has the lock at the first two servers.
+async fn server_that_lost_its_data_has_no_vote_for_one_lease() {
+    // The holder has the votes of the first two servers.
     let setup = Setup::known(3).await;
     setup.servers[2].fail("LOADING Redis is loading the dataset in memory");
     let guard = setup.acquire().await;
 
-    // One of them loses its data, and the third one comes back. They must not grant the lock to
-    // another client, and the holder gets the emptied server again.
+    // The second server loses its data, and the third one works again. These two must not form a
+    // majority for another client, and the holder gets the second server again.
     setup.servers[1].lose_everything();
     setup.servers[2].heal();
     setup.keeps_out_others(&guard).await;
 }
 
-/// The servers are new, so an emptied server looks like one that was never used.
+/// The servers are new, so a server that has lost its data looks like one that was never used.
 #[tokio::test(start_paused = true)]
-async fn server_without_data_does_not_count_with_an_unasked_one() {
+async fn empty_server_has_no_vote_if_another_server_was_silent() {
     let setup = Setup::new(3);
     setup.stop(2..3);
     let (waited, guard) = setup.waits().await;
@@ -221,7 +223,7 @@ async fn server_without_data_does_not_count_with_an_unasked_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn emptied_server_counts_after_a_lease() {
+async fn server_that_lost_its_data_votes_again_after_one_lease() {
     let setup = Setup::known(3).await;
     setup.servers[1].lose_everything();
     setup.stop(2..3);
@@ -290,7 +292,7 @@ async fn panic_of_the_work_releases_the_lock_and_continues() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_each_get_some_servers_make_progress() {
+async fn clients_that_split_the_votes_make_progress() {
     let (setup, start) = (Setup::new(5), Instant::now());
     join_all((0..12).map(async |_| {
         let lock = setup.lock();
@@ -305,10 +307,10 @@ async fn clients_that_each_get_some_servers_make_progress() {
     assert!(each < ms(200), "{each:?} for each hold");
 }
 
-// Redisson's tests of its `RedissonRedLock`. A Java thread is a task of its own client here.
+// Tests of Redisson's `RedissonRedLock`. Each Java thread is a task with a client of its own.
 
-/// `RedissonRedLockTest.testLockLeasetimeWithSeconds`, `testLockLeasetimeWithMinutes` and
-/// `testTryLockLeasetime`.
+/// Ported from `RedissonRedLockTest.testLockLeasetimeWithSeconds`, `testLockLeasetimeWithMinutes`
+/// and `testTryLockLeasetime`.
 #[tokio::test(start_paused = true)]
 async fn tasks_with_leases_hold_one_at_a_time() {
     for lease in [secs(2), secs(60)] {
@@ -331,7 +333,8 @@ async fn tasks_with_leases_hold_one_at_a_time() {
     }
 }
 
-/// `RedissonRedLockTest.testLockFailed`, `testLockSuccess2`, `testMultiThreads` and `test`.
+/// Ported from `RedissonRedLockTest.testLockFailed`, `testLockSuccess2`, `testMultiThreads` and
+/// `test`.
 #[tokio::test(start_paused = true)]
 async fn lock_held_at_a_minority_is_granted_and_at_a_majority_not() {
     let setup = Setup::known(3).await;

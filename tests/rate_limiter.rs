@@ -1,5 +1,5 @@
-//! The rate limiter and the throttle, on the store in memory and in virtual time. Those of the
-//! first part are Redisson's own tests.
+//! The rate limiter and the throttle, on the store in memory and in virtual time. The tests of the
+//! first part are those of Redisson.
 
 use std::{future::Future, time::Duration};
 
@@ -32,7 +32,7 @@ fn scoped(rate: Rate, per_client: bool) -> Rate {
     if per_client { rate.per_client() } else { rate }
 }
 
-/// The time at which `acquired` would have been granted.
+/// The time after which the rejected request would be granted.
 fn retry_after<T: std::fmt::Debug>(acquired: Result<T>) -> Duration {
     match acquired.unwrap_err() {
         Error::RateLimited { retry_after, .. } => retry_after,
@@ -40,7 +40,7 @@ fn retry_after<T: std::fmt::Debug>(acquired: Result<T>) -> Duration {
     }
 }
 
-/// Returns how many of `tries` requests for one permit are granted at once.
+/// Sends `tries` requests for one permit each. Returns how many of them are granted at once.
 async fn granted(limiter: &RateLimiter, tries: usize) -> usize {
     let results = join_all((0..tries).map(|_| limiter.try_acquire(1))).await;
     results.iter().filter(|it| it.is_ok()).count()
@@ -52,10 +52,10 @@ async fn took<T>(work: impl Future<Output = T>) -> Duration {
     start.elapsed()
 }
 
-// Redisson's.
+// Tests of Redisson.
 
 #[tokio::test(start_paused = true)]
-async fn limiter_ends_after_its_idle_ttl() {
+async fn limiter_expires_after_its_idle_ttl() {
     let store = MemoryStore::new();
     let limiter = limiter_on(&store, Rate::per(3, secs(1)).idle_ttl(secs(2))).await;
     sleep(secs(1)).await;
@@ -71,7 +71,7 @@ async fn limiter_ends_after_its_idle_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_of_ten_are_granted_in_each_second() {
+async fn rate_of_five_per_second_grants_five_of_ten_requests() {
     let limiter = limiter(5, secs(1)).await;
     for _ in 0..3 {
         assert_eq!(granted(&limiter, 10).await, 5);
@@ -91,7 +91,7 @@ async fn window_slides_with_each_acquisition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_waits_for_its_time_and_not_longer() {
+async fn rate_acquire_returns_as_soon_as_its_permits_are_free() {
     let limiter = limiter(1, secs(5)).await;
     let ten = async {
         for _ in 0..10 {
@@ -99,13 +99,14 @@ async fn acquire_waits_for_its_time_and_not_longer() {
         }
     };
     let took = took(ten).await;
-    // Each of nine waiters asks 10 ms late, which leaves time for Redisson clients.
+    // Each of the nine waits ends 10 ms after the permit is free, which lets Redisson clients
+    // acquire first.
     assert!(took >= millis(45_090) && took < millis(45_200), "{took:?}");
     assert!(limiter.try_acquire(1).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_than_the_rate_is_refused_at_once() {
+async fn request_for_more_than_the_rate_is_refused_at_once() {
     let limiter = limiter(10, secs(1)).await;
     let error = limiter.acquire(20).await.unwrap_err();
     assert!(matches!(error, Error::TooMany { most: 10, .. }), "{error}");
@@ -158,7 +159,7 @@ async fn released_permits_are_free_again() {
     assert_eq!(limiter.available().await.unwrap(), 10);
     let permits = limiter.acquire(4).await.unwrap();
     assert!(matches!(limiter.release(permits, 5).await, Err(Error::TooMany { most: 4, .. })));
-    // With Redisson 13 permits were granted within a second.
+    // In this sequence, Redisson granted 13 permits within a second.
     sleep(secs(2)).await;
     let permits = limiter.acquire(3).await.unwrap();
     limiter.release(permits, 3).await.unwrap();
@@ -179,9 +180,9 @@ async fn deleted_limiter_has_no_rate() {
     assert!(matches!(limiter.available().await, Err(Error::RateNotSet { .. })));
 }
 
-// Leasehold's.
+// Tests of Leasehold.
 
-/// A task that waits for permits.
+/// Starts a task that waits for permits.
 async fn waiting(limiter: &RateLimiter, permits: u32) -> JoinHandle<Result<()>> {
     let limiter = limiter.clone();
     let waiter = tokio::spawn(async move { limiter.acquire(permits).await.map(drop) });
@@ -191,7 +192,7 @@ async fn waiting(limiter: &RateLimiter, permits: u32) -> JoinHandle<Result<()>> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_long_wait_is_refused_at_once() {
+async fn rate_request_is_refused_at_once_if_its_wait_is_too_long() {
     let limiter = limiter(10, secs(10)).await;
     limiter.acquire(4).await.unwrap();
     sleep(secs(3)).await;
@@ -212,7 +213,8 @@ async fn tasks_get_permits_in_order() {
     let limiter = limiter(4, secs(1)).await;
     limiter.acquire(4).await.unwrap();
     let (large, small) = (waiting(&limiter, 4).await, waiting(&limiter, 1).await);
-    // No task overtakes the first one, which needs no request.
+    // The first waiter is `large`. No other task overtakes it, and the client rejects these calls
+    // without a request.
     assert!(retry_after(limiter.try_acquire(1).await) > millis(990));
     assert!(retry_after(limiter.acquire_within(1, millis(500)).await) > millis(990));
     sleep(millis(1_050)).await;
@@ -232,7 +234,7 @@ async fn dropped_waiter_passes_its_position_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_outlasts_an_unreachable_store() {
+async fn rate_waiter_continues_after_an_outage_of_the_store() {
     let store = MemoryStore::new();
     let limiter = limiter_on(&store, Rate::per(1, secs(1))).await;
     limiter.acquire(1).await.unwrap();
@@ -273,18 +275,21 @@ async fn clients_share_a_rate_unless_each_has_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rates_that_cannot_be_kept_are_refused() {
+async fn invalid_or_unset_rates_are_refused() {
     let limiter = Client::in_memory().rate_limiter("api").unwrap();
     let zero = limiter.set(Rate::per(0, secs(1))).await.unwrap_err();
     assert!(matches!(zero, Error::ZeroCount { .. }), "{zero}");
     let short = limiter.set(Rate::per(1, Duration::from_micros(1))).await.unwrap_err();
     assert!(matches!(short, Error::Duration(_)), "{short}");
     let unset = limiter.acquire(1).await.unwrap_err();
-    assert_eq!(unset.to_string(), "rate of `api` not set; call set_if_absent");
+    assert_eq!(
+        unset.to_string(),
+        "cannot acquire permits of `api`: no rate is set; call set_if_absent"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn throttle_spaces_evenly_and_waits_in_order() {
+async fn throttle_grants_at_even_intervals_and_in_order() {
     let client = Client::in_memory();
     let throttle = client.throttle("user:7", Pace::per(10, secs(1)).burst(2)).unwrap();
     assert_eq!(throttle.try_acquire(2).await.unwrap().remaining, 0);

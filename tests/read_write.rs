@@ -1,5 +1,5 @@
-//! The read-write lock in virtual time: sharing, the order of readers and writers, the limits of a
-//! writer.
+//! The read-write lock in virtual time: shared holds, the order of readers and writers, the limits
+//! of a writer's preference.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 const SOON: Duration = Duration::from_millis(5);
 
-/// A lock as two clients see it.
+/// A store, and one read-write lock of two clients.
 fn prices() -> (MemoryStore, ReadWriteLock, ReadWriteLock) {
     let store = MemoryStore::new();
     let [one, other] =
@@ -26,7 +26,7 @@ async fn readers_of_one_process_are_one_reader_in_the_store() {
     let owner = guards[0].owner().clone();
     assert!(guards.iter().all(|guard| *guard.owner() == owner));
     assert_eq!(there.read().held_by(&owner).await.unwrap(), 1);
-    // each releases its share, and the last one the hold
+    // each task releases its share, and the last task releases the hold
     let last = guards.pop().unwrap();
     for guard in guards {
         assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -38,7 +38,7 @@ async fn readers_of_one_process_are_one_reader_in_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hold_is_shared_for_the_local_handoff_time() {
+async fn read_hold_is_shared_for_the_local_handoff_time() {
     let (_store, prices, _) = prices();
     let first = prices.read().acquire().await.unwrap();
     sleep(Duration::from_millis(9)).await;
@@ -47,13 +47,13 @@ async fn hold_is_shared_for_the_local_handoff_time() {
     sleep(Duration::from_millis(2)).await;
     let third = prices.read().acquire().await.unwrap();
     assert_ne!(first.owner(), third.owner());
-    // and not at all where that is not wanted
+    // A lock with the setting 0 never shares a hold.
     let alone = prices.read().local_handoff(0, Duration::ZERO).acquire().await.unwrap();
     assert_ne!(alone.owner(), prices.read().acquire().await.unwrap().owner());
 }
 
 #[tokio::test(start_paused = true)]
-async fn hold_is_shared_up_to_the_local_handoff_count() {
+async fn read_hold_is_shared_up_to_the_local_handoff_count() {
     let (_store, prices, _) = prices();
     let few = prices.read().local_handoff(2, Duration::from_secs(60));
     let mut guards = Vec::new();
@@ -65,7 +65,7 @@ async fn hold_is_shared_up_to_the_local_handoff_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reader_with_other_terms_gets_its_own_hold() {
+async fn reader_with_another_lease_profile_gets_its_own_hold() {
     let (_store, prices, _) = prices();
     let first = prices.read().acquire().await.unwrap();
     let minute = Duration::from_secs(60);
@@ -121,7 +121,7 @@ async fn waiting_writer_precedes_later_readers() {
         assert!(here.read().try_acquire().await.unwrap().is_none() || !same_client);
         let late = tokio::spawn({
             let here = here.clone();
-            // It does not share, but sends a request.
+            // This reader shares no hold, but sends its own request.
             async move { here.read().local_handoff(0, Duration::ZERO).acquire().await.unwrap() }
         });
         sleep(SOON).await;
@@ -135,10 +135,10 @@ async fn waiting_writer_precedes_later_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_writer_keeps_its_preference_for_a_limited_time() {
+async fn unpolled_writer_keeps_its_preference_for_a_limited_time() {
     let (store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
-    // A task that waits to write, and is not polled.
+    // A writer that waits, and that does not ask again for 30 s.
     let rarely = Duration::from_secs(30);
     let writes =
         there.write().wait_strategy(WaitStrategy::Polling { initial: rarely, max: rarely });
@@ -170,7 +170,7 @@ async fn reader_yields_for_ten_seconds_at_most() {
     sleep(Duration::from_millis(50)).await;
     let start = Instant::now();
     let second = here.read().acquire().await.unwrap();
-    // counted from the arrival of that writer
+    // The ten seconds begin when the writer comes.
     assert!(start.elapsed() >= Duration::from_millis(9_900), "{:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_millis(10_100), "{:?}", start.elapsed());
     drop((first, second));
@@ -212,7 +212,7 @@ async fn reader_acquires_before_a_later_writer() {
     let reader = tokio::spawn(async move { there.read().acquire().await.unwrap() });
     sleep(SOON).await;
     let last = Client::with_store(&store).read_write_lock("prices").unwrap();
-    // It is not notified of the release, so it is not the first to ask.
+    // This writer receives no message of the release, so the reader sends its request first.
     let rarely = Duration::from_secs(3);
     let last = last.write().wait_strategy(WaitStrategy::Polling { initial: rarely, max: rarely });
     let writer = tokio::spawn(async move { last.acquire().await.unwrap() });
@@ -256,7 +256,7 @@ async fn lost_writer_cannot_acquire_read_with_its_guard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_without_preference_do_not_wait() {
+async fn readers_do_not_wait_without_writer_preference() {
     let (_store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
     let write = there.write();
@@ -289,7 +289,7 @@ async fn leaving_writer_blocks_no_reader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writer_that_also_reads_is_not_handed_off_before_it_read() {
+async fn next_writer_waits_until_a_downgraded_reader_has_released() {
     let (_store, here, there) = prices();
     let writing = here.write().acquire().await.unwrap();
     let next = tokio::spawn({

@@ -1,4 +1,5 @@
-//! The barrier and the double barrier on a real server: its bytes, faults, and deployments.
+//! The barrier and the double barrier on a real server: its keys and messages, faults, and
+//! deployments.
 
 use futures_util::future::join_all;
 use leasehold::{Arrived, Barrier, Client, DoubleBarrierGuard, Error, Release, Result};
@@ -35,7 +36,7 @@ async fn until_present(redis: &Redis, members: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_are_a_sorted_set_that_ends_with_the_opening() {
+async fn barrier_members_are_a_sorted_set_until_the_opening() {
     let redis = Redis::start();
     let barrier = barrier(&redis, 2).await;
     let mut listener = Listener::to(&redis, CHANNEL);
@@ -64,7 +65,8 @@ async fn arrival_whose_reply_is_lost_counts_once() {
     let client_by_proxy = Client::connect(&proxy.url()).await.unwrap();
     let [by_proxy, direct] =
         [client_by_proxy.barrier("phase", 3).unwrap(), barrier(&redis, 3).await];
-    // The reply to the first arrival, and then the one to the opening.
+    // First the reply to an arrival is lost, and then the reply to the arrival that opens the
+    // barrier.
     for lost in 1..=2 {
         let others = if lost == 1 { 0 } else { 2 };
         let waiters: Vec<_> = (0..others).map(|_| waiting(&direct)).collect();
@@ -111,7 +113,7 @@ async fn denied_member_gets_an_error_and_does_not_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_outlast_a_restart_without_data() {
+async fn members_arrive_again_after_a_restart_without_data() {
     let redis = Redis::start();
     let barrier = barrier(&redis, 3).await;
     let members = [waiting(&barrier), waiting(&barrier)];
@@ -123,7 +125,7 @@ async fn members_outlast_a_restart_without_data() {
     join_all(members.map(passes)).await;
 }
 
-/// Members of two clients of `url` pass some times.
+/// Two members, of two clients of `url`, pass the barrier several times.
 async fn passes_on(url: &str) {
     let [one, other] = [Client::connect(url).await.unwrap(), Client::connect(url).await.unwrap()];
     let barriers = [one, other].map(|it| it.barrier("app:phase", 4).unwrap());
@@ -137,9 +139,10 @@ async fn passes_on(url: &str) {
     }
 }
 
-/// The member that waited asks again after seconds, when the lease of the opener is over.
+/// The client that waits may not subscribe, and polls. Its next request comes seconds later, when
+/// the lease of the other member's request has ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn member_that_missed_the_opening_is_inside_for_its_own_lease() {
+async fn late_member_stays_inside_after_the_lease_of_the_opener() {
     let redis = Redis::start();
     let limited = with_acl(&redis, "limited", &["+@all", "-subscribe", "&*", "~*"]).await;
     let waits = limited.double_barrier("phase", 2).unwrap();
@@ -152,7 +155,7 @@ async fn member_that_missed_the_opening_is_inside_for_its_own_lease() {
     assert!(opener.is_inside() && waited.is_inside());
 }
 
-/// A member of each client inside the double barrier.
+/// Lets one member of each client enter the double barrier, and returns both guards.
 async fn inside(clients: &[Client; 2], name: &str) -> [DoubleBarrierGuard; 2] {
     let [one, other] = clients.each_ref().map(|it| it.double_barrier(name, 2).unwrap());
     let (one, other) =
@@ -160,7 +163,7 @@ async fn inside(clients: &[Client; 2], name: &str) -> [DoubleBarrierGuard; 2] {
     [one.unwrap(), other.unwrap()]
 }
 
-/// Members of two clients of `url` enter and leave some times.
+/// Two members, of two clients of `url`, enter and leave several times.
 async fn enters_on(url: &str) {
     let clients = [Client::connect(url).await.unwrap(), Client::connect(url).await.unwrap()];
     for _ in 0..5 {
@@ -190,7 +193,7 @@ async fn members_inside_are_a_sorted_set_that_ends_with_the_last() {
     assert!(!keys(&redis).contains(&INSIDE.to_owned()));
 }
 
-/// The process of a member dies, with its watchdog.
+/// The process of a member dies, and with it the watchdog that renews the member.
 #[tokio::test(flavor = "multi_thread")]
 async fn member_that_died_inside_leaves_when_its_lease_ends() {
     let redis = Redis::start();
@@ -223,7 +226,7 @@ async fn entry_whose_reply_is_lost_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_pass_in_a_cluster() {
+async fn barrier_opens_for_its_members_in_a_cluster() {
     came_with(7, "sharded channels");
     let cluster = Cluster::options().replicas(0).start();
     passes_on(&cluster.url()).await;

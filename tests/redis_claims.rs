@@ -1,4 +1,5 @@
-//! The queue and its claims on a real server: their bytes, faults, deployments and killed workers.
+//! The queue and its claims on a real server: keys and messages, faults, deployments and killed
+//! workers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +30,7 @@ async fn queue(redis: &Redis) -> Queue<String> {
     jobs(&client(redis).await)
 }
 
-/// Appends elements as Java does, without a message.
+/// Appends elements as Java does: without a message.
 fn java_pushes(redis: &Redis, elements: &[&str]) {
     redis.command(&[&["RPUSH", "jobs"], elements].concat());
 }
@@ -44,7 +45,7 @@ fn waiting(jobs: &Queue<String>) -> JoinHandle<leasehold::Result<leasehold::Clai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn elements_are_redissons_and_claims_are_leaseholds() {
+async fn elements_have_the_format_of_redisson_and_claims_their_own() {
     let redis = Redis::start();
     let jobs = queue(&redis).await;
     let mut listener = Listener::to(&redis, CHANNEL);
@@ -78,7 +79,7 @@ async fn element_without_a_message_is_claimed_soon_at_low_cost() {
     until_subscribed(&redis, CHANNEL);
     sleep(SOON).await;
 
-    // One of all waiting tasks asks, about four times a second.
+    // Only one of the waiting tasks of a client polls, about four times a second.
     let before = redis.calls();
     sleep(secs(3)).await;
     let asked = redis.calls().since(&before).of("evalsha");
@@ -118,7 +119,8 @@ async fn lost_replies_lose_and_repeat_no_element() {
                 assert_eq!(counts(&jobs).await, (1, 0));
                 assert_eq!(jobs.pop().await.unwrap().as_deref(), Some("2"));
             }
-            // The claim is gone before. The result is the same, even if the first reply is lost.
+            // The claim no longer exists. A repeated `done` returns the same result as the first,
+            // whose reply is lost.
             _ => {
                 redis.command(&["DEL", CLAIMS, CLAIMANTS]);
                 let gone = claim.done().await.unwrap();
@@ -139,8 +141,8 @@ async fn claim_is_renewed_and_its_loss_is_reported() {
     sleep(secs(3)).await;
     assert!(claim.is_held() && jobs.try_claim().await.unwrap().is_none());
 
-    // An operator moves the deadline into the past. Then the next request returns the element to
-    // the queue.
+    // An operator moves the deadline of the claim into the past. The next request of any client
+    // then returns the element to the queue.
     redis.command(&["ZADD", CLAIMANTS, "1", claim.owner().as_str()]);
     let next = jobs.try_claim().await.unwrap().unwrap();
     assert_eq!(within(SOON, "the loss", claim.lost()).await, LostReason::NotOwned);
@@ -155,14 +157,16 @@ async fn undecodable_element_is_in_a_list_of_its_own() {
     java_pushes(&redis, &["x", "7"]);
     let numbers = client(&redis).await.queue::<u32>("jobs").unwrap();
     assert!(matches!(numbers.claim().await, Err(Error::Codec { .. })));
-    // A worker may end at the error.
+    // If a worker ends because of this error, the element is not lost: it is in a list that no
+    // worker reads.
     let aside = redis.command(&["LRANGE", "leasehold_queue__aside:{jobs}", "0", "-1"]);
     assert_eq!(aside.texts(), ["x"]);
     assert_eq!(numbers.pop().await.unwrap(), Some(7));
     assert!(numbers.try_claim().await.unwrap().is_none());
 }
 
-/// A reply with such an element would end the connection, which all callers share.
+/// A client closes a connection on which such a long reply arrives, and all callers share the
+/// connection. The script therefore does not return the element.
 #[tokio::test(flavor = "multi_thread")]
 async fn element_that_is_too_long_is_set_aside() {
     let redis = Redis::start();
@@ -176,7 +180,8 @@ async fn element_that_is_too_long_is_set_aside() {
     assert_eq!(aside.texts(), [long]);
 }
 
-/// A rejection in the middle of a script neither loses nor hides an element.
+/// If Redis rejects a command in the middle of a script, the script neither loses nor hides an
+/// element.
 #[tokio::test(flavor = "multi_thread")]
 async fn denied_commands_lose_no_element() {
     let redis = Redis::start();
@@ -196,7 +201,7 @@ async fn denied_commands_lose_no_element() {
     assert!(matches!(wrong, Err(Error::WrongType { .. })), "{wrong:?}");
 }
 
-/// Takes elements as Java's `take` does, until there is none for a second.
+/// Takes elements as Java's `take` does, until the queue has been empty for a second.
 fn java_takes(port: u16) -> Vec<String> {
     let (mut connection, mut taken) = (Connection::open(port), vec![]);
     loop {
@@ -213,7 +218,8 @@ async fn claims_and_blocking_pops_take_each_element_once() {
     const ELEMENTS: usize = 600;
     let redis = Redis::start();
     let clients = [queue(&redis).await, queue(&redis).await];
-    // A blocked pop gets each element that comes alone, so claims need a few that come together.
+    // Redis gives an element that is pushed alone to a blocked pop. Elements that are pushed
+    // together are left for claims.
     let early: Vec<_> = (0..ELEMENTS / 3).map(|number| format!("early {number}")).collect();
     clients[0].push_all(&early).await.unwrap();
     let worker = |jobs: &Queue<String>| {
@@ -251,7 +257,7 @@ async fn claims_and_blocking_pops_take_each_element_once() {
     assert_eq!(counts(&clients[0]).await, (0, 0));
 }
 
-/// Workers are killed without a chance to clean up.
+/// Workers are killed, and so cannot clean up.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_workers_lose_no_element() {
     const ELEMENTS: usize = 150;
@@ -264,7 +270,7 @@ async fn killed_workers_lose_no_element() {
     let mut workers: Vec<_> = (0..3).map(|_| start()).collect();
     let mut kills = 0;
     while jobs.len().await.unwrap() > ELEMENTS as u64 / 5 {
-        // Each of them is killed while it has an element.
+        // Each worker is killed while it has an element.
         let worker = workers.remove(0);
         let is_claim = |line: &str| line.starts_with("claimed ");
         worker.wait_for_line(is_claim, secs(20));
@@ -306,8 +312,8 @@ async fn elements_of_a_dead_client_return_when_their_lease_ends() {
     dead.wait_for_line(|line| line == "claimed a", secs(20));
     dead.kill();
     java_pushes(&redis, &["b"]);
-    // A waiting client returns the element to the queue when the lease is over, without any
-    // message.
+    // No message reports the end of a lease. The waiting client returns the element to the queue
+    // when it repeats its request.
     let killed = Instant::now();
     let first = jobs.claim().await.unwrap();
     let second = jobs.claim().await.unwrap();
@@ -315,7 +321,7 @@ async fn elements_of_a_dead_client_return_when_their_lease_ends() {
     assert!(killed.elapsed() < secs(3), "{:?}", killed.elapsed());
 }
 
-/// Two clients of `url` work off some elements.
+/// Workers of two clients of `url` claim some elements and finish them.
 async fn work_off(url: &str) {
     let [one, other] = [Client::connect(url).await.unwrap(), Client::connect(url).await.unwrap()];
     let [one, other] = [one, other].map(|it| it.queue::<u32>("app:jobs").unwrap());

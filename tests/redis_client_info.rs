@@ -12,21 +12,21 @@ async fn named(redis: &Redis) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lasting_hold_publishes_its_client_by_one_set() {
+async fn lasting_hold_publishes_its_client_info_by_one_set_command() {
     let redis = Redis::start();
     let (holder, other) = (named(&redis).await, client(&redis).await);
     let guard = holder.lock("door").unwrap().acquire().await.unwrap();
     let key = format!("leasehold_client__info:{{{}}}", holder.id());
     sleep(secs(4)).await;
 
-    // given Java's keys as they are without it
+    // given a hold whose keys are those of Java, and one more key with the client info
     assert_eq!(keys(&redis), ["door", &key]);
     assert!((20_000..=30_000).contains(&pttl(&redis, &key)));
     let owner = guard.owner().to_string();
     assert_eq!(hash(&redis, "door"), [(owner, "1".to_owned())]);
     assert_eq!(redis.calls().of("set"), 1);
 
-    // then another client reads it, and an operator
+    // then another client can read the client info, and so can an operator
     let owner = other.lock("door").unwrap().holder().await.unwrap().unwrap().owner().clone();
     let info = other.client_info(&owner).await.unwrap().unwrap();
     assert_eq!((&*info.application, &*info.version, info.pid), ("orders", "1.4.2", process::id()));
@@ -38,7 +38,7 @@ async fn lasting_hold_publishes_its_client_by_one_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_without_permission_publishes_nothing_and_holds() {
+async fn client_without_permission_holds_but_publishes_no_info() {
     let redis = Redis::start();
     let commands = commands_of_the_guide("leasehold");
     let is_for_info = |words: &&Vec<&str>| words.contains(&"~leasehold_client__info:*");
@@ -66,7 +66,8 @@ async fn client_without_permission_publishes_nothing_and_holds() {
     assert!(refused.list().is_empty(), "{refused:?}");
 }
 
-/// The error of an acquisition that times out, and the requests until then.
+/// Lets an acquisition time out. Returns its error, the number of requests for client info, and the
+/// time that it took.
 async fn timed_out(redis: &Redis, client: &Client, timeout: Duration) -> (Error, u64, Duration) {
     let lock = client.lock("door").unwrap();
     let (before, since) = (redis.calls().of("getrange"), Instant::now());
@@ -82,7 +83,8 @@ async fn timeout_names_the_process_and_the_reason_of_the_holder() {
     let guard = lock.acquire().await.unwrap();
     sleep(secs(2)).await;
 
-    // a client that publishes also reads, by one request for each wait
+    // a client that publishes client info also reads that of the holder, by one request for each
+    // wait
     let (error, requests, _) = timed_out(&redis, &waiter, secs(2)).await;
     let Error::TimedOut { holder: Some(found), .. } = &error else { panic!("{error}") };
     assert_eq!(found.owner(), guard.owner());
@@ -99,7 +101,7 @@ async fn timeout_names_the_process_and_the_reason_of_the_holder() {
         (Some("nightly\nclose"), process::id())
     );
 
-    // one that does not publish asks for nothing
+    // a client that publishes nothing sends no such request
     let (error, requests, _) = timed_out(&redis, &plain, secs(2)).await;
     let Error::TimedOut { holder: Some(found), .. } = &error else { panic!("{error}") };
     assert_eq!((found.client(), requests), (None, 0));
@@ -122,7 +124,7 @@ async fn granted_acquisition_reads_no_holder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_of_one_client_read_the_holder_once() {
+async fn waiters_of_one_client_share_one_request_for_the_holder() {
     let redis = Redis::start();
     let (holder, waiter) = (named(&redis).await, named(&redis).await);
     let _guard = holder.lock("door").unwrap().reason("audit").acquire().await.unwrap();

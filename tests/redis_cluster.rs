@@ -31,22 +31,22 @@ fn three_masters() -> Cluster {
     Cluster::options().replicas(0).start()
 }
 
-/// A client that gives up on a silent node after half a second.
+/// A client that waits for a reply for at most half a second.
 async fn hasty(cluster: &Cluster, ttl: Duration) -> Client {
     let builder = Client::builder().command_timeout(ms(500)).ttl(ttl);
     builder.connect(&cluster.url()).await.expect("the cluster is up")
 }
 
-/// A client of an existing user.
+/// A client that logs in as an existing user.
 async fn as_user(cluster: &Cluster, user: &str) -> Client {
     let builder = Client::builder().credentials(user, "secret");
     builder.connect(&cluster.url()).await.expect("it may connect")
 }
 
-/// The number of subscribers at `node` of the releases of `name`.
+/// The number of connections to `node` that are subscribed to the releases of `name`.
 fn listeners(node: &Redis, name: &str) -> i64 {
     match node.command(&["PUBSUB", "SHARDNUMSUB", &channel(name)]) {
-        // Before Redis 7 channels are plain.
+        // Before Redis 7, there are no sharded channels.
         Reply::Error(_) => crate::common::subscribers(node, &channel(name)),
         received => received.list()[1].number(),
     }
@@ -63,8 +63,8 @@ fn until_left_alone(node: &Redis) {
 /// Waits until the waiter for `name` is subscribed at `node` and sleeps.
 async fn until_asleep(node: &Redis, name: &str) {
     until_received(node, name);
-    // It asks once more when it is subscribed, and once when it has queued for long enough. Then it
-    // sleeps for three seconds.
+    // The waiter repeats its request when it is subscribed, and when it has queued for long enough.
+    // After that, it sleeps for three seconds.
     sleep(ms(700)).await;
 }
 
@@ -118,7 +118,7 @@ async fn lazy_client_finds_a_cluster_that_starts_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_object_works() {
+async fn every_kind_of_object_works_in_a_cluster() {
     let cluster = three_masters();
     let client = client(&cluster).await;
     for master in cluster.masters() {
@@ -205,7 +205,7 @@ async fn wrong_password_or_a_standalone_server_fails_at_once() {
     assert!(matches!(&wrong, Error::Connect { permanent: true, .. }), "{wrong}");
     assert!(wrong.to_string().contains("redis://"), "{wrong}");
 
-    // also to a user without permission for the topology, for which the error was only NOPERM
+    // and also if the user may not read the topology. Former bug: the error was then only `NOPERM`
     alone.user("narrow", &["~*", "&*", "+@all", "-cluster"]);
     let narrow = Client::builder().credentials("narrow", "secret");
     let wrong = narrow.connect(&url).await.unwrap_err();
@@ -213,9 +213,9 @@ async fn wrong_password_or_a_standalone_server_fails_at_once() {
     assert!(wrong.to_string().contains("not a node of a cluster; use redis://"), "{wrong}");
 }
 
-/// Once, a client with a dead and a live node in its URL did not report the dead one.
+/// Former bug: a client whose URL had a dead and a live node did not report the dead one.
 #[tokio::test]
-async fn useless_node_of_the_url_is_logged() {
+async fn unreachable_node_of_the_url_is_logged() {
     let cluster = three_masters();
     let (log, _logged) = Log::begin();
     let well = cluster.addresses().join(",");
@@ -227,7 +227,7 @@ async fn useless_node_of_the_url_is_logged() {
     assert!(text.contains("connect to 127.0.0.1:1: Connection refused"), "{text}");
 }
 
-/// A user that may do everything, on every node.
+/// Creates a user on every node. It has all permissions.
 fn with_user(cluster: &Cluster) {
     cluster.user("door", ALL);
 }
@@ -239,7 +239,7 @@ fn without_user(node: &Redis) {
     node.command(&["ACL", "DELUSER", "door"]);
 }
 
-/// Checks that the error names `node`, which rejects the login.
+/// Asserts that the error names `node`, which rejects the login.
 #[track_caller]
 fn not_let_in(error: &Error, node: &Redis) {
     let address = format!("127.0.0.1:{}", node.port());
@@ -248,9 +248,9 @@ fn not_let_in(error: &Error, node: &Redis) {
     assert!(error.to_string().contains("create the user on every server"), "{error}");
 }
 
-/// Once, the error was `Unavailable`, and acquisitions waited for ever.
+/// Former bug: the error was `Unavailable`, and acquisitions waited for ever.
 #[tokio::test(flavor = "multi_thread")]
-async fn rejecting_node_is_named_and_other_nodes_keep_working() {
+async fn error_names_a_rejecting_node_and_other_nodes_keep_working() {
     let cluster = three_masters();
     with_user(&cluster);
     let nodes = cluster.nodes();
@@ -265,7 +265,8 @@ async fn rejecting_node_is_named_and_other_nodes_keep_working() {
         not_let_in(&lock.acquire_within(PATIENCE).await.unwrap_err(), node);
         not_let_in(&lock.holder().await.unwrap_err(), node);
     }
-    // Once, a client that fails fast reported this as an outage, which is temporary.
+    // Former bug: a client with `fail_fast` reported the rejected login as an outage, which is
+    // temporary.
     let hasty = Client::builder().credentials("door", "secret").fail_fast(true);
     let hasty = hasty.connect(&cluster.url()).await.unwrap();
     for node in [missing, other_password] {
@@ -278,9 +279,12 @@ async fn rejecting_node_is_named_and_other_nodes_keep_working() {
     let findings = client.health().await.findings;
     let away = findings.iter().filter(|it| matches!(it.hazard, Hazard::NodeUnreachable { .. }));
     let remedies: Vec<_> = away.map(|it| it.hazard.remedy()).collect();
-    assert_eq!(remedies, ["create the user on that node as on the others"; 2], "{findings:?}");
+    assert_eq!(
+        remedies, ["create the user on that node, as on the other nodes"; 2],
+        "{findings:?}"
+    );
 
-    // until it does
+    // until the nodes accept the login
     with_user(&cluster);
     for node in [missing, other_password] {
         let lock = client.lock(cluster.key_on(node, NAME)).unwrap();
@@ -288,7 +292,7 @@ async fn rejecting_node_is_named_and_other_nodes_keep_working() {
     }
 }
 
-/// Acquires it as soon as the node accepts the login.
+/// Acquires `lock` as soon as its node accepts the login.
 async fn when_login_is_accepted(lock: &Lock) -> LockGuard {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -320,14 +324,14 @@ async fn node_that_rejects_the_login_is_named_and_holds_released() {
     drop(guard);
     with_user(&cluster);
     release_guard(when_login_is_accepted(&lock).await).await;
-    // long before its lease would have ended
+    // The client releases the lock long before its lease would have ended.
     eventually("it is given back", SOON, || node.command(&["EXISTS", &held]).number() == 0);
     assert_eq!(client.stats().releases_abandoned, 0);
     release_guard(kept).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn joining_node_that_rejects_the_client_is_named() {
+async fn error_names_a_joining_node_that_rejects_the_client() {
     let cluster = three_masters();
     with_user(&cluster);
     let client = as_user(&cluster, "door").await;
@@ -335,7 +339,7 @@ async fn joining_node_that_rejects_the_client_is_named() {
     let other = client.lock(cluster.key_on(&from, "gate")).unwrap();
     release_guard(lock.acquire().await.unwrap()).await;
 
-    // while the slot migrates, and when it has moved
+    // The error names the new node while the slot migrates, and after the migration.
     let joined = cluster.add_node();
     let moving = cluster.moving(Cluster::slot_of(NAME), &joined);
     moving.open();
@@ -348,7 +352,7 @@ async fn joining_node_that_rejects_the_client_is_named() {
     release_guard(when_login_is_accepted(&lock).await).await;
 }
 
-/// The permissions of the guide for a user with locks below `app:` in a cluster.
+/// The permissions that the guide lists for a user with locks below `app:` in a cluster.
 fn guide_permissions() -> Vec<&'static str> {
     let commands = acl_rules_in(GUIDE, "leasehold");
     let of_clusters = commands.iter().find(|rights| rights.contains(&"+asking")).unwrap();
@@ -372,7 +376,7 @@ async fn documented_permissions_suffice_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_permission_for_the_topology_is_named() {
+async fn error_names_a_missing_permission_for_the_topology() {
     came_with(7, "denied subcommands");
     let cluster = three_masters();
     cluster.user("narrow", &["~*", "&*", "+@all", "-cluster|slots"]);
@@ -381,14 +385,14 @@ async fn missing_permission_for_the_topology_is_named() {
     assert!(matches!(&refused, Error::Connect { permanent: true, .. }), "{refused:?}");
     assert!(refused.to_string().contains("NOPERM"), "{refused}");
 
-    // the permission for the epoch of a map may be missing
+    // without permission for `CLUSTER NODES`, which has the epoch of the topology, the client works
     cluster.user("narrow", &["~*", "&*", "+@all", "-cluster|nodes"]);
     let client = as_user(&cluster, "narrow").await;
     release_guard(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
 }
 
-/// Once, the request was redirected between the two nodes until it failed with the error that they
-/// disagree.
+/// Former bug: the two nodes redirected the request to each other until it failed. The error then
+/// said that the nodes disagree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn denied_asking_is_returned_until_the_slot_has_moved() {
     let cluster = three_masters();
@@ -417,7 +421,7 @@ async fn user_without_subscribe_polls_until_it_may_subscribe() {
     release_guard(entered(waits).await).await;
     assert_eq!(other.stats().wake_ups, 0);
 
-    // and with its next connection it listens
+    // with its next connection, the client subscribes
     cluster.user("deaf", &["~*", "+@all", "&*"]);
     let node = owner(&cluster, NAME);
     node.command(&["CLIENT", "KILL", "USER", "deaf"]);
@@ -428,8 +432,8 @@ async fn user_without_subscribe_polls_until_it_may_subscribe() {
     release_guard(entered(waits).await).await;
 }
 
-/// As before Redis 7. Without the permission for sharded channels, a client would use plain
-/// channels.
+/// Clusters before Redis 7 have no sharded channels. Here a client may not use them, and uses plain
+/// channels as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_channels_wake_waiters_without_a_queue() {
     let cluster = three_masters();
@@ -476,7 +480,7 @@ async fn node_with_a_wrong_certificate_is_refused() {
     let refused = trusting().connect(&format!("rediss-cluster://{strange}")).await.unwrap_err();
     assert!(refused.to_string().contains("not valid for name"), "{refused}");
 
-    // a node that other nodes announced
+    // or a node that other nodes announce
     let url = format!("rediss-cluster://127.0.0.1:{}", nodes[0].tls_port());
     let results = format!("127.0.0.1:{}", nodes[1].tls_port());
     let name = cluster.key_on(&nodes[1], NAME);
@@ -510,10 +514,10 @@ async fn errors_and_debug_show_no_password() {
     release_guard(guard).await;
 }
 
-/// Nodes in containers announce addresses that do not work from outside.
+/// Nodes in containers announce addresses that are not reachable from outside.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_reached_by_translated_addresses() {
-    // given nodes that announce addresses which this client cannot reach, and others that do not
+    // given nodes, of which only the addresses that they do not announce are reachable
     let cluster = Cluster::options().replicas(0).links().start();
     let doors = cluster.links().client("outside");
     for node in cluster.links().names().iter().filter(|name| *name != "outside") {
@@ -525,20 +529,20 @@ async fn nodes_are_reached_by_translated_addresses() {
     };
     let url = cluster.url();
 
-    // when it connects by these alone
+    // when a client translates the announced addresses
     let shut = Client::builder().connect_timeout(secs(1)).connect(&url).await;
     assert!(matches!(shut, Err(Error::Connect { .. })), "{shut:?}");
     let client = Client::builder().translate_addresses(way).connect(&url).await.unwrap();
 
-    // then it has locks on every node
+    // then the client can acquire locks on every node
     for node in cluster.nodes() {
         let name = cluster.key_on(&node, "door");
         release_guard(client.lock(name).unwrap().acquire().await.unwrap()).await;
     }
 }
 
-/// Once, the client translated the address of each node only one time. A node that moved, and
-/// announced the same address, stayed unreachable for ever.
+/// Former bug: the client translated the address of each node only once. If a node moved, and
+/// announced the same address as before, it stayed unreachable for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn moved_node_is_resolved_again() {
     let cluster = three_masters();
@@ -562,7 +566,8 @@ async fn moved_node_is_resolved_again() {
     assert!(after.connections() > 0);
 }
 
-/// Once, the function was called under a lock that its own request needs, so both waited for ever.
+/// Former bug: the client called the function while it held an internal lock. A request from within
+/// the function needs that lock, and waited for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn translation_that_calls_its_client_blocks_no_call() {
     let cluster = three_masters();
@@ -583,7 +588,7 @@ async fn translation_that_calls_its_client_blocks_no_call() {
 
 // Failovers.
 
-/// A waiter, a holder and a promoted replica: no replicated data is lost.
+/// A failover to a replica that has all data loses neither the hold nor the waiter.
 #[tokio::test(flavor = "multi_thread")]
 async fn manual_failover_loses_no_hold_and_no_waiter() {
     let cluster = Cluster::start();
@@ -595,7 +600,7 @@ async fn manual_failover_loses_no_hold_and_no_waiter() {
     until_received(&old, NAME);
 
     cluster.fail_over(&replica, Failover::Agreed);
-    // the waiter is subscribed at the new primary, and no client continues with the old one
+    // then the waiter is subscribed at the new primary, and every client has left the old one
     until_received(&replica, NAME);
     until_left_alone(&old);
     assert!(held.is_held() && !waits.is_finished());
@@ -607,7 +612,8 @@ async fn manual_failover_loses_no_hold_and_no_waiter() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn lossless_failovers_keep_exclusion_and_progress() {
     let cluster = Arc::new(Cluster::options().impatient().start());
-    // A primary is paused until the others agree, which may need another request.
+    // In a failover, the old primary waits until the other nodes agree. A release may need a second
+    // request, and so a long timeout.
     let url = cluster.url();
     let client = || Client::builder().release_timeout(PATIENCE).connect(&url);
     let clients = [client().await.unwrap(), client().await.unwrap()];
@@ -626,7 +632,7 @@ async fn lossless_failovers_keep_exclusion_and_progress() {
     assert!(load.ends().await < PATIENCE);
 }
 
-/// The time from the moment when the new primary reports its role to the first grant.
+/// Returns the time from the moment when the new primary reports its role to the first grant.
 async fn first_grant_after(lock: Lock, promoted: Arc<Redis>) -> Duration {
     let begun = Instant::now();
     let watched = spawn_blocking(move || {
@@ -646,7 +652,7 @@ async fn first_grant_after(lock: Lock, promoted: Arc<Redis>) -> Duration {
     granted.saturating_duration_since(promoted)
 }
 
-/// On an idle machine it is a tenth of a second.
+/// The limit on a busy machine. On an idle machine, the first grant takes a tenth of a second.
 const FIRST_GRANT: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -661,7 +667,7 @@ async fn locks_are_granted_soon_after_a_primary_is_killed() {
     old.stop();
     let took = first_grant_after(client.lock(NAME).unwrap(), replica).await;
     assert!(took < FIRST_GRANT, "{took:?}");
-    // the others were not affected
+    // the hold at another node is not affected
     release_guard(kept).await;
 }
 
@@ -681,7 +687,7 @@ async fn new_primary_grants_soon_after_each_of_ten_failovers() {
     }
     took.sort();
     println!("from the promotion to the first grant: {took:?}");
-    // On an idle machine a quarter of this.
+    // On an idle machine, both take a quarter of these limits.
     assert!(took[5] <= secs(1), "median of {took:?}");
     assert!(took[9] <= FIRST_GRANT, "worst of {took:?}");
 }
@@ -707,7 +713,8 @@ async fn resumed_old_primary_is_ignored() {
 
 // Requests for the topology.
 
-/// Links to all nodes of `cluster` on which each reply takes `rtt`, and a client that uses them.
+/// Starts proxies before all nodes of `cluster` that delay each reply by `rtt`, and a client that
+/// uses them.
 async fn far_client(cluster: &Cluster, rtt: Duration) -> (Vec<Proxy>, Client) {
     let nodes = cluster.nodes();
     let ways: Vec<_> = nodes.iter().map(|node| Proxy::before(node.port())).collect();
@@ -723,7 +730,7 @@ async fn far_client(cluster: &Cluster, rtt: Duration) -> (Vec<Proxy>, Client) {
     (ways, built(cluster, builder).await)
 }
 
-/// The number of requests for the topology at all `nodes` together.
+/// The number of requests for the topology that all `nodes` together have received.
 fn topology_requests(nodes: &[Arc<Redis>]) -> u64 {
     nodes.iter().map(|node| node.calls().of("cluster|slots")).sum()
 }
@@ -739,8 +746,8 @@ fn connections_accepted(nodes: &[Arc<Redis>]) -> u64 {
     nodes.iter().map(of).sum()
 }
 
-/// Once, the client asked all nodes within 250 ms, then connected for a second. No node replied in
-/// time.
+/// Former bug: the client waited only 250 ms for the replies of all nodes, and then connected to
+/// nodes for a second. With a delay of 400 ms, no reply came in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_follows_a_failover_when_replies_take_400_ms() {
     let cluster = Cluster::options().impatient().start();
@@ -755,7 +762,7 @@ async fn client_follows_a_failover_when_replies_take_400_ms() {
     assert!(took < secs(6), "{took:?}");
 }
 
-/// Once, the client also connected to nodes that replied after more than 250 ms, repeatedly.
+/// Former bug: the client connected again and again to nodes whose replies took more than 250 ms.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_opens_no_connections_when_nodes_reply_late() {
     let cluster = three_masters();
@@ -765,17 +772,17 @@ async fn client_opens_no_connections_when_nodes_reply_late() {
     let nodes = cluster.nodes();
     let (asked, opened) = (topology_requests(&nodes), connections_accepted(&nodes));
 
-    // when it is busy for four seconds
+    // when the client is busy for four seconds
     for _ in 0..5 {
         release_guard(lock.acquire().await.unwrap()).await;
     }
-    // each node has accepted one connection, of this test
+    // then each node has accepted one connection, which the test itself uses to read these counts
     assert_eq!(connections_accepted(&nodes) - opened, nodes.len() as u64);
     let asked = topology_requests(&nodes) - asked;
     assert!(asked <= 30, "{asked}");
 }
 
-/// Once, each client asked all surviving nodes five times a second, for as long as a task waited.
+/// Former bug: as long as a task waited, each client asked all surviving nodes five times a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_asks_rarely_for_the_topology_in_an_outage() {
     let options = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -797,7 +804,8 @@ async fn client_asks_rarely_for_the_topology_in_an_outage() {
 
 // Migrating slots.
 
-/// Tasks of two clients that acquire one name repeatedly, and check that they hold alone.
+/// Tasks of two clients that acquire one name repeatedly, and check that no other task holds at the
+/// same time.
 struct Load {
     stop: Arc<AtomicBool>,
     entered: Arc<AtomicU64>,
@@ -839,13 +847,13 @@ impl Load {
         self.entered.load(Ordering::SeqCst)
     }
 
-    /// Waits for some more holds.
+    /// Waits until the tasks have had 20 more holds.
     fn goes_on(&self) {
         let before = self.entered();
         eventually("it goes on", PATIENCE, || self.entered() >= before + 20);
     }
 
-    /// The longest wait.
+    /// Stops the tasks. Returns the longest wait of any of them.
     async fn ends(self) -> Duration {
         self.stop.store(true, Ordering::SeqCst);
         let all = within(PATIENCE, "all end", join_all(self.tasks)).await;
@@ -869,7 +877,8 @@ async fn slot_move_under_load_keeps_exclusion_and_progress() {
     assert!(longest < PATIENCE, "{longest:?}");
 }
 
-/// The new node gets a request before it has any slot, when it is not in the topology yet.
+/// The new node gets requests with `ASKING` before it has any slot, when it is not yet in the
+/// topology.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn slot_move_to_a_new_node_keeps_its_locks() {
     let cluster = Arc::new(three_masters());
@@ -891,7 +900,7 @@ async fn slot_move_to_a_new_node_keeps_its_locks() {
     assert!(load.ends().await < PATIENCE);
     assert!(connections(&added) >= 2);
 
-    // and when it has none any more it is left
+    // When the new node has no slot any more, the clients close their connections to it.
     let back = other_than(&cluster, NAME);
     spawn_blocking(move || cluster.move_slot(Cluster::slot_of(NAME), &back)).await.unwrap();
     until_left_alone(&added);
@@ -904,7 +913,7 @@ async fn locks_in_a_migrating_slot_are_granted_and_released() {
     let to = other_than(&cluster, NAME);
     let moving = cluster.moving(Cluster::slot_of(NAME), &to);
     moving.open();
-    // the new owner has none of the keys yet, and serves requests with ASKING
+    // The new owner has none of the keys, and serves requests with `ASKING` only.
     let load = Load::on(&[one.clone(), other.clone()], NAME);
     load.goes_on();
     moving.carry_all();
@@ -915,8 +924,8 @@ async fn locks_in_a_migrating_slot_are_granted_and_released() {
     release_guard(one.lock(NAME).unwrap().acquire().await.unwrap()).await;
 }
 
-/// Holds are renewed together, but no script may use keys on two nodes. Once, a reader lost its
-/// hold when its lease was on one node and the lock on the other.
+/// The client renews holds together, but a script must not use keys on two nodes. Former bug: a
+/// reader lost its hold if its lease was on one node and the lock on the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn holds_of_a_migrating_slot_are_kept() {
     let cluster = three_masters();
@@ -943,9 +952,10 @@ async fn holds_of_a_migrating_slot_are_kept() {
     }
 }
 
-/// The script on the new node publishes the release where no client is subscribed.
+/// The script runs on the new node, and publishes the release there. The waiter is subscribed at
+/// the old node only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn moved_key_wakes_waiters_of_the_old_node() {
+async fn waiters_at_the_old_node_are_woken_when_their_key_moves() {
     let cluster = three_masters();
     let (one, other) = (client(&cluster).await, client(&cluster).await);
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
@@ -964,7 +974,7 @@ async fn moved_key_wakes_waiters_of_the_old_node() {
     moving.close();
 }
 
-/// The same for requests with several keys: they wait until the keys are together.
+/// A request with several keys waits until all of them are on the new node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn request_waits_until_its_keys_are_on_one_node() {
     let cluster = three_masters();
@@ -990,8 +1000,8 @@ async fn request_waits_until_its_keys_are_on_one_node() {
     assert_eq!(pool.available().await.unwrap(), 2);
 }
 
-/// Once, the last expired member was removed. A key that no longer exists at the old owner cannot
-/// be read there again, so a new waiter received an error.
+/// Former bug: the script removed the last expired member, and with it the key. A key that the old
+/// owner of a migrating slot does not have cannot be read there, so a new waiter received an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn expired_permits_are_free_after_a_slot_move() {
     let cluster = three_masters();
@@ -1014,8 +1024,8 @@ async fn expired_permits_are_free_after_a_slot_move() {
     assert_eq!(permits.available().await.unwrap(), 1);
 }
 
-/// Once, the key was deleted first. A deleted key cannot be written at the old owner again, so
-/// nothing was left.
+/// Former bug: the script deleted the key before it wrote it. A key that the old owner of a
+/// migrating slot does not have cannot be written there, so the data was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn guarded_replace_follows_a_migrating_slot() {
     let cluster = three_masters();
@@ -1069,7 +1079,7 @@ async fn circular_redirects_end_with_an_error() {
     let slot = Cluster::slot_of(NAME).to_string();
     let [from_id, to_id] =
         [&from, &to].map(|it| it.command(&["CLUSTER", "MYID"]).text().to_owned());
-    // each redirects to the other
+    // each of the two nodes redirects to the other one
     from.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
     to.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &from_id]);
     let before = from.calls();
@@ -1081,13 +1091,13 @@ async fn circular_redirects_end_with_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unassigned_slot_is_named_and_other_slots_keep_working() {
+async fn error_names_an_unassigned_slot_and_other_slots_keep_working() {
     let (log, _guard) = Log::begin();
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(lenient).start();
     let slot = Cluster::slot_of(NAME).to_string();
     let elsewhere = cluster.key_on(&other_than(&cluster, NAME), "kept");
-    // A late message of its owner gives it back.
+    // A late message of the former owner may assign the slot to it again.
     let nodes = cluster.nodes();
     eventually("nobody has it", PATIENCE, || {
         let leave = |node: &Arc<Redis>| node.command(&["CLUSTER", "DELSLOTS", &slot]).is_error();
@@ -1102,11 +1112,13 @@ async fn unassigned_slot_is_named_and_other_slots_keep_working() {
     let missed = Hazard::SlotsWithoutNode { slots: format!("slot {slot}") };
     assert!(health.findings.iter().any(|it| it.hazard == missed), "{health:?}");
     assert!(health.is_ready(), "all others can be had: {health:?}");
-    let words = format!("no node of the cluster serves slot {slot}; names there cannot be locked");
+    let words = format!(
+        "no node of the cluster serves slot {slot}, so names in these slots cannot be locked"
+    );
     assert_eq!(log.text().matches(&words).count(), 1, "{}", log.text());
 }
 
-/// Once, the error blamed the unreachable node, and not the setting.
+/// Former bug: the error named the unreachable node as the cause, and did not name the setting.
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterdown_names_the_full_coverage_setting() {
     let cluster = Cluster::options().replicas(0).impatient().start();
@@ -1134,7 +1146,7 @@ async fn clusterdown_names_the_full_coverage_setting() {
     assert!(health.obstacle.unwrap().contains("cluster-require-full-coverage"));
 }
 
-/// Once, the error said that the lock is held, because of an earlier reply.
+/// Former bug: the error said that the lock is held, although only an earlier reply had said so.
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {
     let cluster = Cluster::options().replicas(0).impatient().start();
@@ -1147,7 +1159,7 @@ async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {
     let asks = async || lock.acquire_within(secs(2)).await.unwrap_err();
     assert!(asks().await.is_busy());
 
-    // when another node dies, and this one asks again
+    // when another node dies, and the client repeats its request to this node
     lost.stop();
     let is_down = || living.command(&["EXISTS", &elsewhere]).is_error();
     let asks_on = async {
@@ -1157,7 +1169,7 @@ async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {
     };
     within(PATIENCE, "the cluster is down", asks_on).await;
 
-    // then the error names the current obstacle
+    // then the error names the current cause
     for _ in 0..3 {
         let error = asks().await;
         assert!(matches!(&error, Error::NotReady { code, .. } if code == "CLUSTERDOWN"), "{error}");
@@ -1176,7 +1188,7 @@ async fn single_server_url_of_a_node_is_refused_with_a_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_unreachable_seed_is_named() {
+async fn error_names_each_unreachable_seed() {
     let error = Client::connect("redis-cluster://127.0.0.1:1,127.0.0.1:2").await.unwrap_err();
     let output = error.to_string();
     assert!(output.contains("127.0.0.1:1: ") && output.contains("127.0.0.1:2: "), "{output}");
@@ -1200,7 +1212,7 @@ async fn one_client_waits_for_ten_thousand_names() {
         info.text().lines().filter(|it| it.starts_with("pubsub")).filter_map(count).sum::<usize>()
     };
     let nodes = cluster.nodes();
-    // Without a queue there is one channel for each.
+    // Without a queue, there is one channel for each name.
     let queues = !nodes[0].command(&["PUBSUB", "SHARDCHANNELS"]).is_error();
     let channels = if queues { 3 * NAMES } else { NAMES };
     let all_received = || nodes.iter().map(received).sum::<usize>() >= channels;
@@ -1240,11 +1252,11 @@ async fn hanging_node_costs_only_its_own_holds() {
     release_guard(free.acquire().await.unwrap()).await;
 }
 
-/// Once, one request covered all holds of a node, and its reply waited for the last slot. So no
-/// hold was renewed while a hung node delayed one of them.
+/// Former bug: one request renewed all holds of a node, and its reply waited for every slot. If the
+/// new node of a migrating slot hung, no hold of the old node was renewed.
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_in_a_slot_that_migrates_to_a_hung_node_is_lost_alone() {
-    // given holds at one node, and one whose slot migrates to another
+    // given holds at one node, and a hold whose slot migrates to another node
     let cluster = Cluster::options().replicas(0).node_timeout(secs(60)).start();
     let client = Client::builder().ttl(secs(3)).connect(&cluster.url()).await.unwrap();
     let from = owner(&cluster, NAME);
@@ -1260,18 +1272,18 @@ async fn hold_in_a_slot_that_migrates_to_a_hung_node_is_lost_alone() {
     moving.open();
     moving.carry_all();
 
-    // when that one hangs
+    // when the other node hangs
     to.pause();
     let reason = within(PATIENCE, "its hold ends", migrated.lost()).await;
 
-    // then its hold ends alone
+    // then only the hold in the migrating slot is lost
     assert_eq!(reason, LostReason::Expired);
     sleep(secs(1)).await;
     assert!(others.iter().all(LockGuard::is_held));
     to.resume();
 }
 
-/// The port of the owner of `name`, in a cluster without migrations.
+/// Returns the port of the owner of `name`. No slot must have moved since the cluster started.
 fn owner_in(cluster: &Cluster, name: &str) -> u16 {
     let slot = Cluster::slot_of(name);
     let at = usize::from(slot) * 3 / 16_384;
@@ -1279,7 +1291,7 @@ fn owner_in(cluster: &Cluster, name: &str) -> u16 {
 }
 
 #[test]
-fn client_continues_on_its_next_runtime() {
+fn cluster_client_continues_on_its_next_runtime() {
     let cluster = Cluster::start();
     let runtime = || tokio::runtime::Runtime::new().unwrap();
     let first = runtime();
@@ -1289,7 +1301,7 @@ fn client_continues_on_its_next_runtime() {
         release_guard(client.lock(&name).unwrap().acquire().await.unwrap()).await;
     });
     drop(first);
-    // meanwhile no client refreshes the topology
+    // Without a runtime, the client does not refresh its topology, and misses this failover.
     let replica = cluster.replicas_of(&owner(&cluster, NAME)).remove(0);
     cluster.fail_over(&replica, Failover::Agreed);
     let next = runtime();
@@ -1299,7 +1311,7 @@ fn client_continues_on_its_next_runtime() {
     });
 }
 
-/// Once, the earlier reply of a node was reported to waiters of other nodes.
+/// Former bug: waiters at other nodes received an error that one node had returned earlier.
 #[test]
 fn denied_subscription_is_retried_on_the_next_runtime() {
     let cluster = three_masters();
@@ -1343,7 +1355,7 @@ async fn dropped_client_leaves_no_connection_or_task() {
     for node in cluster.nodes() {
         until_left_alone(&node);
         for channels in ["CHANNELS", "SHARDCHANNELS"].map(|them| node.command(&["PUBSUB", them])) {
-            // Before Redis 7 there are no others.
+            // Before Redis 7, there are no sharded channels.
             assert!(channels.is_error() || channels.list().is_empty(), "{channels:?}");
         }
     }

@@ -1,5 +1,5 @@
 //! Exclusion while primaries of a cluster are killed. Clients contend for names in all slots, and a
-//! referee outside of Redis records their holds.
+//! referee in this process records their holds.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,25 +19,25 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// All clients continue within this time, on a busy machine. A primary that has not received a
-/// release keeps the lock until its lease ends.
+/// Within this time, every client acquires again, even on a busy machine. It is long because a new
+/// primary that has not received a release keeps the lock until its lease ends.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A replica knows a lease as it was when it last received it. So the lease must outlast the
-/// failover.
+/// A replica has the end of a lease from the last renewal that it received. The lease must
+/// therefore outlast the failover.
 const TTL: Duration = Duration::from_secs(24);
 
 const CLIENTS: usize = 3;
 const NAMES: usize = 9;
 
-/// A holder, and since when another one overlaps with it.
+/// A hold, and since when a second holder overlaps with it.
 struct Inside {
     guard: Arc<LockGuard>,
     granted: Instant,
     overlapped: Option<Instant>,
 }
 
-/// Two holders at the same time.
+/// A time in which two holders had the same lock.
 #[derive(Debug)]
 struct Overlap {
     name: String,
@@ -45,16 +45,16 @@ struct Overlap {
     lasted: Duration,
 }
 
-/// Records current and earlier holders.
+/// Records current and earlier holds.
 #[derive(Default)]
 struct Referee {
     inside: Mutex<HashMap<String, Vec<Inside>>>,
     overlaps: Mutex<Vec<Overlap>>,
-    /// The number of holds of each contender: by the name, and the number of its client.
+    /// The number of holds of each contender. A contender is a name and the number of its client.
     entered: Mutex<BTreeMap<(String, usize), u64>>,
-    /// The names of holds that Redis has forgotten.
+    /// The names of holds that Redis lost.
     forgotten: Mutex<Vec<String>>,
-    /// The names of releases without a certain result: their server was replaced meanwhile.
+    /// The names of releases without a certain result, because their server was replaced meanwhile.
     in_doubt: Mutex<Vec<String>>,
 }
 
@@ -81,12 +81,12 @@ impl Referee {
         }
     }
 
-    /// Records the reason for which a hold of this name was lost.
+    /// Records why a hold of `name` was lost.
     fn receives(&self, name: &str, reason: &LostReason) {
         match reason {
             LostReason::NotOwned => self.forgotten.lock().unwrap().push(name.to_owned()),
             LostReason::InDoubt => self.in_doubt.lock().unwrap().push(name.to_owned()),
-            // No primary could renew the hold.
+            // The lease ended while no primary could renew it.
             reason => assert_eq!(*reason, LostReason::Expired),
         }
     }
@@ -95,7 +95,7 @@ impl Referee {
         self.entered.lock().unwrap().clone()
     }
 
-    /// Waits until each contender of these names had one more hold.
+    /// Waits until each contender for these names has had one more hold.
     async fn all_continue(&self, names: &BTreeSet<String>) -> Duration {
         let (begun, before) = (Instant::now(), self.entered());
         let goes_on = |contender: &(String, usize)| {
@@ -125,7 +125,7 @@ async fn contends(lock: Lock, number: usize, referee: Arc<Referee>, stop: Arc<At
             }
         };
         referee.enters(number, &guard);
-        // Sometimes a hold that outlasts a failover.
+        // Some holds last longer than a failover.
         let time = if fastrand::u32(..20) == 0 { secs(3) } else { ms(fastrand::u64(1..100)) };
         tokio::select! {
             () = sleep(time) => {}
@@ -139,7 +139,7 @@ async fn contends(lock: Lock, number: usize, referee: Arc<Referee>, stop: Arc<At
     }
 }
 
-/// Clients that contend for plain and fenced locks.
+/// Clients that contend for locks which require a replica, and for locks which do not.
 struct Crowd {
     referee: Arc<Referee>,
     stop: Arc<AtomicBool>,
@@ -176,13 +176,13 @@ fn names(kind: &str) -> BTreeSet<String> {
     (0..NAMES).map(|number| format!("{kind}:{number}")).collect()
 }
 
-/// The `names` on this node.
+/// Those of `names` whose slot is on this node.
 fn on(cluster: &Cluster, node: &Redis, names: &BTreeSet<String>) -> BTreeSet<String> {
     names.iter().filter(|name| owner(cluster, name).port() == node.port()).cloned().collect()
 }
 
-/// Kills `master` when its replica has not received its last grants. Returns when it was isolated,
-/// and when it was dead.
+/// Kills `master` before its replica has received the last grants. Returns when it was isolated,
+/// and when it was killed.
 async fn die_alone(cluster: &Arc<Cluster>, master: &Arc<Redis>, url: &str) -> (Instant, Instant) {
     let replica = cluster.replicas_of(master).remove(0);
     let [from, to] = [master, &replica].map(|node| cluster.name_of(node));
@@ -204,7 +204,7 @@ async fn die_alone(cluster: &Arc<Cluster>, master: &Arc<Redis>, url: &str) -> (I
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replicated_locks_exclude_while_primaries_die() {
-    // given names of either kind on each node, which are wanted all the time
+    // given names of both kinds on each node, for which clients contend all the time
     let cluster = Arc::new(Cluster::options().links().impatient().start());
     let (replicated, plain) = (names("replicated"), names("plain"));
     let all: BTreeSet<_> = replicated.union(&plain).cloned().collect();
@@ -216,10 +216,11 @@ async fn replicated_locks_exclude_while_primaries_die() {
         let its = on(&cluster, &master, &all);
         assert!(its.len() >= 3, "{its:?}");
 
-        // when a primary dies whose last grants no replica has received
+        // when a primary dies, and no replica has received its last grants
         let (alone, dead) = die_alone(&cluster, &master, &url).await;
 
-        // then all continue that need no second server, and the others when there is one
+        // then contenders go on that need no replica, or whose node is not affected. The others go
+        // on when their node has a replica again
         let alone_suffice: BTreeSet<_> = all.difference(&replicated).cloned().collect();
         let elsewhere = all.difference(&its).cloned().collect();
         let without = alone_suffice.union(&elsewhere).cloned().collect();
@@ -230,8 +231,8 @@ async fn replicated_locks_exclude_while_primaries_die() {
         let all_took = crowd.referee.all_continue(&all).await;
         println!("after a promotion all go on in {took:?}, with replicas again in {all_took:?}");
 
-        // and only grants without a replica were forgotten, and may have had two holders
-        // at once, until the first one was notified
+        // and only grants without an acknowledgement were lost. They may have had two holders at
+        // once, until the client of the first one noticed the loss
         let forgotten = std::mem::take(&mut *crowd.referee.forgotten.lock().unwrap());
         let may_be = |name: &String| plain.contains(name) && its.contains(name);
         assert!(forgotten.iter().all(may_be), "{forgotten:?}");

@@ -1,5 +1,6 @@
-//! Very many holds and waiting tasks of one client of a cluster: their cost, and that none is lost
-//! or left behind. `make limits NUMBER=n` uses this many of each.
+//! Very many holds and waiting tasks of one client of a cluster: what each of them costs, that none
+//! is lost, and that nothing is left behind. `make limits NUMBER=n` uses n holds and n waiting
+//! tasks.
 
 mod common;
 
@@ -22,26 +23,28 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The default number of each.
+/// The number of holds, and of waiting tasks, if `NUMBER` is not set.
 const FEW: usize = 4_000;
 
-/// How many are acquired at the same time.
+/// How many locks a client acquires or releases at the same time.
 const AT_ONCE: usize = 256;
 
-/// The limit of one step with the largest number on a busy machine.
+/// The limit of one step with the largest number, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// If nothing changes for this long, the test fails. A busy machine is slow, but makes progress.
+/// If a count does not change for this long, the test fails. A busy machine is slow, but makes
+/// progress.
 const STANDS_STILL: Duration = Duration::from_secs(60);
 
-/// The longest delay of a renewal, which is due when a third of the lease is over.
+/// A renewal is due after a third of the lease. It may be late by `LATEST`.
 const TTL: Duration = Duration::from_secs(30);
 const LATEST: Duration = Duration::from_secs(10);
 
-/// Far more than needed, because allocators keep some memory.
+/// The limit for the memory of one hold or waiter. It is far more than needed, because allocators
+/// keep some memory.
 const MOST_BYTES: u64 = 16 * 1_024;
 
-/// The number in this variable.
+/// The number in an environment variable, if it is set.
 fn output(variable: &str) -> Option<usize> {
     let output = env::var(variable).ok().filter(|output| !output.is_empty())?;
     Some(output.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
@@ -54,7 +57,8 @@ fn memory() -> u64 {
         * 4_096
 }
 
-/// Prints the cost of each hold or waiter since `before`, and the time.
+/// Prints the time, and the memory that each hold or waiter has used since `before`. Fails if it is
+/// too much.
 #[track_caller]
 fn tell(what: &str, before: u64, number: usize, took: Duration) {
     let each = memory().saturating_sub(before) / number as u64;
@@ -71,7 +75,8 @@ async fn acquire_all(locks: Vec<Lock>) -> Vec<LockGuard> {
     within(PATIENCE, "all are held", acquired.buffer_unordered(AT_ONCE).collect()).await
 }
 
-/// Waits until `count` is `all`, as long as it changes, and prints the progress.
+/// Waits until `count` is `all`, and prints the progress. Fails if the count does not change for
+/// `STANDS_STILL`.
 async fn until(what: &str, all: usize, count: impl Fn() -> usize + Clone + Send + 'static) {
     let (mut seen, mut since, mut reported) = (usize::MAX, Instant::now(), Instant::now());
     loop {
@@ -91,7 +96,7 @@ async fn until(what: &str, all: usize, count: impl Fn() -> usize + Clone + Send 
     }
 }
 
-/// The number of channels with a subscriber.
+/// The number of channels of all nodes that have a subscriber.
 fn channels(nodes: &[Arc<Redis>]) -> usize {
     let received = |line: &str| {
         let (kind, count) = line.split_once("_channels:")?;
@@ -103,7 +108,7 @@ fn channels(nodes: &[Arc<Redis>]) -> usize {
     nodes.iter().map(count).sum()
 }
 
-/// The number of connections at the servers beyond two for each of this many clients.
+/// The number of connections to all nodes, without two for each client.
 fn left(nodes: &[Arc<Redis>], clients: usize) -> usize {
     nodes.iter().map(|node| connections(node).saturating_sub(2 * clients)).sum()
 }
@@ -113,8 +118,8 @@ fn keys(nodes: &[Arc<Redis>]) -> usize {
     nodes.iter().map(count).sum::<i64>().try_into().expect("there are no fewer than none")
 }
 
-/// Starts tasks that wait for `locks` in turns, and returns when the servers have all of them. Also
-/// returns the number of tasks that have acquired.
+/// Starts `number` tasks that wait for `locks` in rotation. When the servers have the subscriptions
+/// of all of them, returns the tasks and the count of those that have acquired.
 async fn wait_for(
     locks: &[Lock],
     number: usize,
@@ -129,22 +134,22 @@ async fn wait_for(
             drop(guard);
         });
     }
-    // Each subscribes to the channels of releases, of the queue, and of its own notifications.
-    // Without sharded channels there is no queue.
+    // Each name has three channels: of releases, of the queue, and of this client alone. Without
+    // sharded channels there is no queue, and only the channel of releases.
     let queues = !nodes[0].command(&["PUBSUB", "SHARDCHANNELS"]).is_error();
     let (all, nodes) = (if queues { 3 } else { 1 } * locks.len(), nodes.to_vec());
     until("channels", all, move || channels(&nodes)).await;
     (tasks, entered)
 }
 
-/// Releases all of `held`.
+/// Releases all guards of `held`.
 async fn release_guard(held: Vec<LockGuard>) {
     let given = iter(held).map(LockGuard::release).buffer_unordered(AT_ONCE);
     given.for_each(|released| async { drop(released.expect("it answers")) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn very_many_holds_and_waiters_leave_nothing() {
+async fn very_many_holds_and_waiters_leave_nothing_behind() {
     let number = output("LEASEHOLD_LIMITS").unwrap_or(FEW);
     let names = output("LEASEHOLD_LIMITS_NAMES").unwrap_or(number).min(number);
     let cluster = Cluster::options().replicas(0).start();
@@ -153,7 +158,7 @@ async fn very_many_holds_and_waiters_leave_nothing() {
     let other = built(&cluster, patient).await;
     let others = acquire_all(locks(&other, "wanted", names)).await;
 
-    // when one client has this many holds, and as many tasks wait for as many names
+    // when one client has `number` holds, and as many of its tasks wait for other names
     let client = built(&cluster, Client::builder().ttl(TTL)).await;
     let (before, begun) = (memory(), Instant::now());
     let held = acquire_all(locks(&client, "held", number)).await;
@@ -162,7 +167,7 @@ async fn very_many_holds_and_waiters_leave_nothing() {
     let (mut waits, entered) = wait_for(&locks(&client, "wanted", names), number, &nodes).await;
     tell("tasks that wait", before, number, begun.elapsed());
 
-    // then all holds are kept, in time
+    // then the client keeps all holds, and renews them in time
     let (stats, all) = (client.clone(), number as u64);
     let renewed = client.stats().renewals + all;
     until("renewals to come", 0, move || {
@@ -175,11 +180,11 @@ async fn very_many_holds_and_waiters_leave_nothing() {
     println!("the latest renewal was {:?} late", stats.renewal_lag_max);
     assert!(stats.renewal_lag_max < LATEST && stats.waiting == all, "{stats:?}");
     assert!(held.iter().all(LockGuard::is_held), "{stats:?}");
-    // The connections of a topology refresh may exist for a moment.
+    // A topology refresh may open another connection for a moment.
     let all_nodes = nodes.clone();
     until("connections but two of each client", 0, move || left(&all_nodes, 2)).await;
 
-    // and each waiter acquires when it can
+    // and each waiter acquires when its lock is released
     let begun = Instant::now();
     let given = tokio::spawn(release_guard(others));
     until("all have entered", number, move || entered.load(Ordering::Relaxed)).await;

@@ -1,5 +1,5 @@
-//! Acknowledged grants in a cluster. Each node has its own replicas, and a grant may move, or be
-//! forgotten, during the wait.
+//! Acknowledged grants in a cluster. Each node has its own replicas. While a client waits for an
+//! acknowledgement, the grant may move to another node or be lost.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,10 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const NAME: &str = "door";
 
-/// One replica, with a long timeout.
+/// Requires one replica, with a long timeout.
 const ONE: Replicas = Replicas::at_least(1).within(PATIENCE);
 
-/// One replica, with a timeout that is too short.
+/// Requires one replica, with a timeout that is too short.
 const ONE_IN_VAIN: Replicas = Replicas::at_least(1).within(ms(300));
 
 /// The only replica of the owner of `name`.
@@ -36,7 +36,7 @@ fn lock(client: &Client, name: &str, replicas: Replicas) -> Lock {
     client.lock(name).unwrap().replicated(replicas)
 }
 
-/// A task that acquires it, after the master has granted it.
+/// Starts a task that acquires `lock`, and returns it when the master has granted the lock.
 async fn granted_at(master: &Redis, lock: Lock) -> JoinHandle<Result<LockGuard>> {
     let name = lock.name().to_string();
     let task = tokio::spawn(async move { lock.acquire().await });
@@ -53,7 +53,7 @@ fn is_refused<T>(answer: Result<T>, wanted: u32, got: u32) {
     }
 }
 
-/// Another client can acquire `name` now.
+/// Asserts that another client can acquire `name` now.
 async fn is_free(cluster: &Cluster, name: &str) {
     let other = client(cluster).await;
     release_guard(
@@ -162,7 +162,7 @@ async fn every_grant_can_be_replicated_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicated_needs_one_more_permission_in_a_cluster() {
+async fn replicated_lock_needs_one_more_permission_in_a_cluster() {
     let cluster = Cluster::start();
     cluster.user("dumb", &["~*", "&*", "+@all", "-wait"]);
     let client = built(&cluster, Client::builder().credentials("dumb", "secret")).await;
@@ -176,7 +176,7 @@ async fn replicated_needs_one_more_permission_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_with_replica_connections_leaves_nothing() {
+async fn dropped_client_leaves_no_replica_connections() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     for master in cluster.masters() {
@@ -212,16 +212,17 @@ async fn acknowledged_lock_survives_the_death_of_its_node() {
     is_free(&cluster, NAME).await;
 }
 
-/// The new node does not have it, and replicas of the old node do not count.
+/// After the failover, the new primary does not have the grant, and replicas of the old primary do
+/// not count.
 #[tokio::test(flavor = "multi_thread")]
-async fn grant_lost_by_failover_before_its_acknowledgement_is_not_returned() {
+async fn unacknowledged_grant_lost_by_a_failover_is_not_returned() {
     let cluster = Cluster::options().links().start();
     let url = cluster.url();
     let client = Client::connect(&url).await.unwrap();
     let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
     let [from, to] = [&master, &replica].map(|node| cluster.name_of(node));
     release_guard(lock(&client, NAME, ONE).acquire().await.unwrap()).await;
-    // By then it must also have received the release.
+    // The replica must have received the release, so that it has no key when the link is cut.
     replica.catch_up_with(&master);
     cluster.links().cut(&from, &to);
     let waits = granted_at(&master, lock(&client, NAME, ONE)).await;
@@ -262,7 +263,7 @@ async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {
     let client = client(&cluster).await;
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
     let [of_from, of_to] = [&from, &to].map(|it| cluster.replicas_of(it).remove(0));
-    // A Valkey server that waits for a replica does not move a slot.
+    // A Valkey server does not move a slot while it waits for a replica.
     of_from.stop();
     let waits = granted_at(&from, lock(&client, NAME, ONE)).await;
     let moved = Arc::clone(&cluster);
@@ -272,7 +273,7 @@ async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {
     release_guard(guard).await;
 }
 
-/// The old node granted it, and the new node has it, but its replica does not.
+/// The new node has the grant that the old node made, but the replica of the new node does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replicas_of_a_node_that_has_lost_the_slot_do_not_count() {
     let cluster = Arc::new(Cluster::start());
@@ -302,7 +303,7 @@ async fn grants_of_a_migrating_slot_are_acknowledged_in_place() {
     let held = client.lock(&stays).unwrap().acquire().await.unwrap();
     let moving = cluster.moving(Cluster::slot_of(NAME), &to);
     moving.open();
-    // the old connection still exists, and another one is made to the future owner
+    // The client has a connection to the old node, and opens another one to the future owner.
     let again = lock(&client, NAME, ONE).acquire().await.unwrap();
     assert!(has(&of_to, NAME) && !has(&of_from, NAME));
     assert!(has(&of_from, &stays));
@@ -312,10 +313,11 @@ async fn grants_of_a_migrating_slot_are_acknowledged_in_place() {
     release_guard(held).await;
 }
 
-/// Once, the field was removed, to be added again. A key that no longer exists at the old owner
-/// cannot come back: no owner held the lock, and it was not free.
+/// Former bug: the script removed the field, to add it again. If it was the last field, the key was
+/// gone, and the old owner of a migrating slot cannot create it again: the permit was neither held
+/// nor free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn permit_in_a_migrating_slot_is_counted_again() {
+async fn replicas_are_counted_again_for_a_permit_in_a_migrating_slot() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     let two = Replicas::at_least(2).within(PATIENCE * 2);

@@ -1,8 +1,8 @@
-//! No waiter sleeps while a lock is free on a real Redis: outages, rejections, leases without
-//! renewal, similar names, futures that are not polled.
+//! No waiter sleeps while a lock is free on a real Redis: during outages and rejections, at leases
+//! without renewal, at similar names, and behind futures that are not polled.
 //!
-//! `redis_strangers.rs` is about invalid data in keys and channels, and `redis_fairness.rs` about
-//! the waits of each kind of waiter.
+//! `redis_strangers.rs` tests invalid data in keys and channels. `redis_fairness.rs` tests the
+//! waits of each kind of waiter.
 
 use std::time::Duration;
 
@@ -16,14 +16,15 @@ use leasehold::{Client, Lock, Release};
 use testkit::{Connection, Helper, Redis, eventually};
 use tokio::time::{Instant, sleep};
 
-/// The hold time of clients that acquire in turn.
+/// How long each client of a chain holds.
 const HOLD: Duration = ms(20);
 
 fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
 
-/// Waits until `client`, the only waiter for `name`, is fully subscribed and has its queue entry.
+/// Waits until `client`, the only waiter for `name`, has all of its subscriptions and its queue
+/// entry.
 fn until_it_queues(redis: &Redis, client: &Client, name: &str) {
     for channel in [channel(name), queuers(name), turns_of(client, name)] {
         eventually(&format!("it hears {channel}"), SOON, || subscribers(redis, &channel) == 1);
@@ -40,9 +41,9 @@ fn until_no_subscribers(redis: &Redis) {
 // Outages.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_of_a_long_outage_queues_after_it() {
-    // given two tasks that want a lock while the server is unreachable for longer than the command
-    // timeout
+async fn waiter_queues_again_after_a_long_outage() {
+    // given two tasks that wait for a lock, at a server that is unreachable for longer than the
+    // command timeout
     let redis = Redis::start();
     let builder = Client::builder().command_timeout(secs(1)).connect_timeout(secs(1));
     let client = builder.connect(&redis.url()).await.unwrap();
@@ -51,12 +52,12 @@ async fn waiter_of_a_long_outage_queues_after_it() {
     sleep(ms(2_500)).await;
     redis.start_again();
 
-    // then both enter when it is back
+    // then both acquire when the server is reachable again
     for waiting in crowd {
         within(SOON, "both enter", waiting).await.unwrap();
     }
 
-    // and it queues for that name and for any other, as before
+    // and the client queues for this name and for any other, as before the outage
     for name in ["door", "window"] {
         hold_by_hand(&redis, name, "java:1", secs(60));
         let waiting = waiter(client.lock(name).unwrap());
@@ -70,8 +71,8 @@ async fn waiter_of_a_long_outage_queues_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscription_is_retried_after_a_busy_server() {
-    // given a server that runs an endless script while a waiter begins to wait
+async fn subscription_is_retried_when_a_busy_server_recovers() {
+    // given a server on which an endless script runs when a waiter begins to wait
     let redis = Redis::start();
     redis.command(&["CONFIG", "SET", "lua-time-limit", "50"]);
     let client = client(&redis).await;
@@ -85,13 +86,13 @@ async fn subscription_is_retried_after_a_busy_server() {
     assert_eq!(redis.command(&["SCRIPT", "KILL"]).text(), "OK");
     eventually("it is busy no more", SOON, || !busy());
 
-    // then it queues soon after
+    // then the waiter has a queue entry soon after the script was stopped
     until_it_queues(&redis, &client, "door");
     release_by_hand(&redis, "door");
     for waiting in crowd {
         within(SOON, "both enter", waiting).await.unwrap();
     }
-    // and it is also notified of later names
+    // and messages also wake the client for names that it waits for later
     hold_by_hand(&redis, "window", "java:1", secs(120));
     let waiting = waiter(client.lock("window").unwrap());
     until_it_queues(&redis, &client, "window");
@@ -116,7 +117,7 @@ async fn client_without_queue_permission_waits_like_redisson() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_permission_affects_one_name() {
-    // given a client that loses the permission for a lock that it holds
+    // given a client that loses the permission for a lock while it holds that lock
     let redis = Redis::start();
     let client = with_acl(&redis, "some", &["~*", "&*", "+@all"]).await;
     let guard = client.lock("theirs").unwrap().ttl(secs(3)).acquire().await.unwrap();
@@ -129,7 +130,7 @@ async fn lost_permission_affects_one_name() {
     let refused = client.lock("theirs").unwrap().try_acquire().await;
     assert!(refused.is_err(), "{refused:?}");
 
-    // then it queues for the names with full permissions
+    // then the client still queues for names for which it has all permissions
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let waiting = waiter(door(&client));
     until_it_queues(&redis, &client, "door");
@@ -142,7 +143,7 @@ async fn lost_permission_affects_one_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn granted_permission_is_used_later() {
-    // given a client without permission to queue, which is reported
+    // given a client that may not queue
     let redis = Redis::start();
     let client = with_acl(&redis, "some", &["~door", "&redisson_lock__channel:*", "+@all"]).await;
     hold_by_hand(&redis, "door", "java:1", secs(120));
@@ -150,7 +151,7 @@ async fn granted_permission_is_used_later() {
     eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
     assert_eq!(subscribers(&redis, &queuers("door")), 0);
 
-    // when it may, then it does after half a minute
+    // when the client gets the permissions, then it queues after about half a minute
     let keys = ["~leasehold_lock__queue:{door}", "~leasehold_lock__yield:{door}"];
     let more = [&["ACL", "SETUSER", "some", "allchannels"][..], &keys].concat();
     assert_eq!(redis.command(&more).text(), "OK");
@@ -162,8 +163,8 @@ async fn granted_permission_is_used_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_idle_subscription_hides_a_redisson_waiter() {
-    // given clients that may use some of the channels that a queue needs
+async fn subscription_without_a_queue_hides_no_redisson_waiter() {
+    // given clients that may use some, but not all, of the channels that a queue needs
     for channels in [
         &["&redisson_lock__channel:*", "&leasehold_lock__channel:*"][..],
         &["&redisson_lock__channel:*", "&leasehold_lock__waiter:*"],
@@ -181,7 +182,8 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
         release_by_hand(&redis, "door");
         release_guard(entered(waiting).await).await;
 
-        // then no subscription is left after they have left
+        // then they leave no subscription behind. It would look like a Leasehold waiter and hide a
+        // Redisson waiter
         until_no_subscribers(&redis);
         let chain = Chain::of(&redis, "door", HOLD).await;
         let mut java = Listener::to(&redis, &channel("door"));
@@ -196,7 +198,7 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
 // Leases.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn polling_waiter_acquires_behind_any_leases() {
+async fn polling_waiter_acquires_behind_holds_with_any_lease() {
     // The lock is free for 2 % of the time, and the waiter polls twenty times a second.
     let bound = secs(60);
     for fixed in [false, true] {
@@ -215,8 +217,9 @@ async fn polling_waiter_acquires_behind_any_leases() {
 // Similar names.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_of_names_with_and_without_braces_queue_apart_and_both_wake() {
-    // given one client that waits for two names that Redisson announces on one channel
+async fn waiters_of_x_and_braced_x_queue_separately_and_wake() {
+    // given one client that waits for two names whose releases Redisson publishes on the same
+    // channel
     let redis = Redis::start();
     let client = client(&redis).await;
     let names = ["x", "{x}"];
@@ -231,7 +234,7 @@ async fn waiters_of_names_with_and_without_braces_queue_apart_and_both_wake() {
         assert_eq!(subscribers(&redis, own), 1, "{own}");
     }
 
-    // when one is released as Redisson does, then its waiter enters at once
+    // when `{x}` is released as Redisson does it, then its waiter acquires at once
     sleep(secs(1)).await;
     let released = Instant::now();
     redis.command(&["DEL", "{x}"]);
@@ -243,7 +246,7 @@ async fn waiters_of_names_with_and_without_braces_queue_apart_and_both_wake() {
     assert_eq!(redis.command(&["ZCARD", queues[0]]).number(), 1);
     release_guard(guard).await;
 
-    // and the other one at the other's
+    // and the waiter for `x` acquires when `x` is released
     let released = Instant::now();
     release_by_hand(&redis, "x");
     let guard = entered(one).await;
@@ -254,7 +257,7 @@ async fn waiters_of_names_with_and_without_braces_queue_apart_and_both_wake() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reservation_ignores_waiters_of_similar_names() {
-    // given clients that acquire in turns, and one that waits for the other name
+    // given clients that acquire `x` in turn, and a client that waits for `{x}`
     let redis = Redis::start();
     let chain = Chain::of(&redis, "x", ms(2)).await;
     let other = client(&redis).await;
@@ -264,7 +267,7 @@ async fn reservation_ignores_waiters_of_similar_names() {
     let before = chain.granted();
     eventually("they go on", secs(20), || chain.granted() > before + 200);
 
-    // then it receives only messages on Redisson's channel
+    // then no message is for the waiter for `{x}` alone, and `x` is never reserved for it
     let lines = monitor.stop();
     let results = lines.iter().filter(|line| line.contains("PUBLISH") && line.contains(other.id()));
     assert_eq!(results.count(), 0);
@@ -287,7 +290,7 @@ async fn queue_entry_ends_with_its_owner_in_any_case() {
     };
     let gone = |how: &str| eventually(how, SOON, || !keys(&redis).contains(&queue("door")));
 
-    // it is granted the lock by a request without a notification
+    // The waiter acquires by a request, without a notification.
     for lock in [door(&client), door(&client).lease(secs(20))] {
         let waiting = queued(lock);
         redis.command(&["DEL", "door"]);
@@ -296,7 +299,7 @@ async fn queue_entry_ends_with_its_owner_in_any_case() {
         gone("granted");
         release_guard(guard).await;
     }
-    // it is dropped, or times out
+    // The waiter is dropped, or times out.
     let waiting = queued(door(&client));
     waiting.abort();
     gone("aborted");
@@ -306,7 +309,7 @@ async fn queue_entry_ends_with_its_owner_in_any_case() {
     assert!(max_wait.await.unwrap().is_err());
     gone("out of patience");
 
-    // its client is shut down
+    // The client of the waiter is shut down.
     let waiting = queued(door(&client));
     client.shutdown(secs(1)).await;
     assert!(waiting.await.unwrap().is_err());
@@ -320,7 +323,7 @@ async fn unpolled_future_blocks_processes_less_than_a_second() {
     let redis = Redis::start();
     let [one, other] = [client(&redis).await, client(&redis).await];
     for waits in [ms(5), ms(300), ms(1_200)] {
-        // given a holder, and a waiter of the same client that is not polled any more
+        // given a holder, and a waiter of the same client that is no longer polled
         let lock = door(&one).ttl(secs(12));
         let guard = lock.acquire().await.unwrap();
         let mut idle = Box::pin(lock.acquire());
@@ -328,10 +331,10 @@ async fn unpolled_future_blocks_processes_less_than_a_second() {
         let waiting = waiter(door(&other));
         sleep(waits).await;
 
-        // when the holder leaves, then another process enters all the same
+        // when the holder releases, then a waiter of another process acquires nevertheless
         let released = Instant::now();
         release_guard(guard).await;
-        // Its own second request comes later.
+        // The waiter's own timer would send its second request later than this.
         let guard = within(secs(2), "another process enters", waiting).await.unwrap().unwrap();
         println!("after {:?}", released.elapsed());
         release_guard(guard).await;
@@ -345,7 +348,7 @@ async fn unpolled_queue_entry_blocks_less_than_a_second() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     for _ in 0..3 {
-        // given a waiter with a queue entry that is not polled any more
+        // given a waiter that has a queue entry, and that is no longer polled
         hold_by_hand(&redis, "door", "java:1", secs(60));
         let lock = door(&clients[0]);
         let mut idle = Box::pin(lock.acquire());
@@ -357,7 +360,7 @@ async fn unpolled_queue_entry_blocks_less_than_a_second() {
         let behind = waiter(door(&clients[1]));
         until_places(&redis, "door", 2);
 
-        // when the lock is handed over by a holder that had to wait for it
+        // when a holder that had to wait for the lock releases it
         redis.command(&["DEL", "door"]);
         redis.command(&["PUBLISH", &turns_of(&clients[1], "door"), "0"]);
         let guard = entered(behind).await;
@@ -375,7 +378,7 @@ async fn unpolled_queue_entry_blocks_less_than_a_second() {
     }
 }
 
-/// A process that waits for `door`, once it has its queue entry.
+/// Starts a process that waits for `door`. Returns when it has its queue entry.
 fn waiting_process(redis: &Redis, place: usize) -> Helper {
     let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
     process.wait_for_line(|line| line == "waiting", secs(10));
@@ -383,7 +386,8 @@ fn waiting_process(redis: &Redis, place: usize) -> Helper {
     process
 }
 
-/// How long a waiter waits behind this many paused processes, which have waited for this long.
+/// Returns how long a waiter waits behind `paused` paused processes, which had waited for `waited`
+/// before they were paused.
 async fn behind_paused(paused: usize, waited: Duration) -> Duration {
     let redis = Redis::start();
     let [first, behind] = [client(&redis).await, client(&redis).await];
@@ -408,20 +412,20 @@ async fn behind_paused(paused: usize, waited: Duration) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_process_at_the_queue_head_costs_one_second() {
+async fn stopped_process_at_the_queue_head_delays_others_one_second() {
     for waited in [ms(0), ms(800), secs(4)] {
         let took = behind_paused(1, waited).await;
-        // Its own timer would take longer.
+        // The waiter was notified: its own timer would take longer.
         assert!(took < secs(2), "{waited:?}: {took:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_stopped_processes_cost_one_check_of_the_others() {
+async fn waiter_behind_two_stopped_processes_acquires_by_its_check() {
     for waited in [ms(0), ms(800), secs(4)] {
         // The first process has 0.75 s to send its request. No message reports that the second one
-        // does not send one either. So the third one sends its request by itself, after 3.75 s at
-        // the latest.
+        // does not send its request either. So the third one sends its request after its own timer,
+        // which takes at most 3.75 s.
         let took = behind_paused(2, waited).await;
         assert!(took < ms(2_300), "{waited:?}: {took:?}");
     }
@@ -438,14 +442,15 @@ async fn renewing_many_holds_costs_a_read_only_server_little() {
         async move { lock.acquire().await.unwrap() }
     });
     let guards = join_all(acquires).await;
-    // when it is a replica for some seconds
+    // when the server is a replica for some seconds
     redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
     let before = redis.calls();
     sleep(secs(6)).await;
     let asked = redis.calls().since(&before).of("evalsha");
     redis.command(&["REPLICAOF", "NO", "ONE"]);
 
-    // then it received few requests, in batches, and nothing was lost
+    // then the server receives few requests, because the client renews in batches, and no hold is
+    // lost
     println!("{asked} EVALSHA in 6 s");
     assert!((1..=60).contains(&asked), "{asked}");
     sleep(secs(7)).await;

@@ -1,5 +1,5 @@
-//! The cost of operations at Redis, by its own count. A test fails if the server executes a command
-//! that the test does not expect.
+//! The cost of operations at Redis, as Redis counts them. A test fails if the server executes a
+//! command that the test does not expect.
 
 use crate::common::{
     POLLING, SOON, channel, client, comes_true, entered, hold_by_hand, keys, ms, release_guard,
@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// A server, a client that has used all of its scripts and connections, and a lock.
+/// A server, a lock, and the client of the lock, which has used all of its scripts and connections.
 struct Setup {
     redis: Redis,
     client: Client,
@@ -28,8 +28,8 @@ impl Setup {
         Self { redis, client, lock }
     }
 
-    /// The commands that clients sent while `act` ran, without those of scripts and without
-    /// arguments.
+    /// Returns the names of the commands that clients sent while `act` ran. Commands that scripts
+    /// call do not count.
     async fn sent_during<T>(&self, act: impl Future<Output = T>) -> (Vec<String>, T) {
         let monitor = self.redis.monitor();
         let done = act.await;
@@ -43,21 +43,21 @@ impl Setup {
     }
 }
 
-/// How many times the server has read from a connection. A closed connection is also a read, some
-/// time later. So all counts of a test use the same one.
+/// How many times the server has read from a connection. Closing a connection also counts as a
+/// read, some time later. All counts of a test therefore use one `connection`.
 fn reads(connection: &mut Connection) -> u64 {
     let info = connection.command(&["INFO", "stats"]);
     let reads = info.text().lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
     reads.expect("it tells").parse().unwrap()
 }
 
-/// `"EVALSHA"` of `1700000000.000000 [0 127.0.0.1:50000] "EVALSHA" "…"`.
+/// Returns `"EVALSHA"` for `1700000000.000000 [0 127.0.0.1:50000] "EVALSHA" "…"`.
 fn command(line: &str) -> String {
     let (_, words) = line.split_once("] ").expect("a line of MONITOR has an address");
     words.split(' ').next().unwrap_or_default().trim_matches('"').to_owned()
 }
 
-/// A short hold without a known waiter.
+/// The commands of a short hold for which no client waits.
 const PAIR: [&str; 3] = ["EVALSHA", "HDEL", "PUBLISH"];
 
 fn of(calls: &Calls, commands: &[&str]) -> Vec<u64> {
@@ -73,7 +73,7 @@ async fn uncontended_acquire_is_one_evalsha() {
     let (sent, guard) = t.sent_during(t.held()).await;
     assert_eq!(sent, ["EVALSHA"]);
 
-    // and the script calls three commands: check, write, expire
+    // and the script calls three commands: one checks, one writes, one sets the TTL
     let calls = t.redis.calls().since(&before);
     assert_eq!(of(&calls, &["evalsha", "pttl", "hset", "pexpire"]), [1, 1, 1, 1], "{calls}");
     release_guard(guard).await;
@@ -92,19 +92,20 @@ async fn release_is_two_plain_commands() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_commands_of_a_release_are_one_write() {
-    // given a server that has read all earlier bytes
+    // given a server that has read everything that clients sent before
     let t = Setup::new().await;
     let mut connection = Connection::open(t.redis.port());
     let guard = t.held().await;
     let before = reads(&mut connection);
 
-    // when a lock is released, then it reads that at once, and then the next request
+    // when a lock is released, then the server reads both commands at once, and then the request
+    // for this count
     release_guard(guard).await;
     assert_eq!(reads(&mut connection) - before, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hundred_pairs_are_plain_commands() {
+async fn hundred_lock_pairs_send_the_same_commands_as_one_pair() {
     let t = Setup::new().await;
     let (sent, ()) = t
         .sent_during(async {
@@ -117,7 +118,7 @@ async fn hundred_pairs_are_plain_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn uncontended_pair_runs_the_fewest_commands() {
+async fn uncontended_acquire_and_release_run_six_commands() {
     let t = Setup::new().await;
     let monitor = t.redis.monitor();
     release_guard(t.held().await).await;
@@ -190,7 +191,7 @@ async fn guard_check_sends_no_request() {
 async fn idle_client_sends_nothing() {
     let t = Setup::new().await;
     release_guard(t.held().await).await;
-    // Longer than any of its timers.
+    // 6 s are longer than any timer of an idle client.
     let (sent, ()) = t.sent_during(sleep(secs(6))).await;
     assert!(sent.is_empty(), "{sent:?}");
 }
@@ -220,11 +221,11 @@ async fn hundred_locks_are_renewed_by_one_evalsha() {
     let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
     let before = t.redis.calls();
 
-    // when each has been renewed twice
+    // when each lock has been renewed twice
     let renewed = || t.client.stats().renewals;
     eventually("they are renewed", secs(15), || renewed() >= 200);
 
-    // then that took two commands
+    // then two commands have renewed all of them
     let calls = t.redis.calls().since(&before);
     assert_eq!(of(&calls, &["evalsha", "pexpire"]), [2, 200], "{calls}");
     drop(guards);
@@ -238,7 +239,8 @@ async fn renewal_is_sent_each_third_of_the_ttl() {
     let before = t.redis.calls();
     sleep(ms(4_500)).await;
     let calls = t.redis.calls().since(&before);
-    // At 1, 2, 3 and 4 s; a busy machine may be late.
+    // The renewals are due after 1, 2, 3 and 4 s. On a busy machine, the last one may come too late
+    // to count.
     assert!((3..=4).contains(&calls.of("pexpire")), "{calls}");
     assert_eq!(calls.of("evalsha"), calls.of("pexpire"), "{calls}");
     release_guard(guard).await;
@@ -264,8 +266,8 @@ async fn fixed_lease_sends_no_renewal() {
 const CROWD: usize = 1_000;
 
 impl Setup {
-    /// Many tasks that wait for a lock that another client holds. Each releases it as soon as it
-    /// has it.
+    /// Starts many tasks that wait for a lock that another client holds. Each task releases the
+    /// lock as soon as it has acquired it.
     async fn crowd(&self) -> Vec<JoinHandle<()>> {
         hold_by_hand(&self.redis, "door", "java:1", secs(600));
         let crowd = (0..CROWD).map(|_| {
@@ -287,10 +289,10 @@ async fn thousand_local_waiters_share_one_subscription() {
     sleep(secs(5)).await;
     let calls = t.redis.calls().since(&before);
 
-    // One of them asks: when it comes, when it is subscribed and queued, a quarter of a second
-    // later, and then after 2.25 s at the earliest, in case a message was lost. In the few seconds
-    // of this test that is 5 times at most, and once more if the machine was so busy that they took
-    // longer. It subscribes to all channels at once.
+    // Only one task sends requests: when it begins to wait, when it is subscribed and has its queue
+    // entry, a quarter of a second later, and then after at least 2.25 s in case a message was
+    // lost. In the few seconds of this test, these are at most 5 requests, or 6 if the machine is
+    // very busy. One command subscribes to all channels.
     assert_eq!(calls.of("subscribe"), 1, "{calls}");
     assert!((3..=6).contains(&calls.of("evalsha")), "{calls}");
     crowd.iter().for_each(JoinHandle::abort);
@@ -317,20 +319,20 @@ async fn thousand_local_waiters_cost_few_commands() {
     let crowd = t.crowd().await;
     let before = t.redis.calls();
 
-    // when the door opens
+    // when the lock is released
     t.redis.command(&["DEL", "door"]);
     t.redis.command(&["PUBLISH", &channel("door"), "0"]);
     let entered = within(secs(60), "all enter", join_all(crowd)).await;
     entered.into_iter().for_each(Result::unwrap);
 
-    // then they passed it on among themselves, but for a release now and then:
-    // after ten milliseconds, which are many holds on any machine
+    // then they handed the lock off among themselves. After each ten milliseconds, which are many
+    // holds on any machine, the client released it
     let calls = t.redis.calls().since(&before);
     assert!(calls.of("evalsha") <= CROWD as u64 / 5, "{calls}");
     assert_eq!(of(&calls, &["subscribe"]), [0], "{calls}");
     assert!(t.client.stats().handed_over >= CROWD as u64 * 4 / 5, "{:?}", t.client.stats());
 
-    // and no hold is left
+    // and no hold and no waiter is left
     let stats = t.client.stats();
     assert_eq!((stats.held, stats.waiting, stats.granted), (0, 0, CROWD as u64));
     eventually("nobody listens", SOON, || {
@@ -362,13 +364,13 @@ async fn concurrent_waits_subscribe_once_per_name() {
     });
     let calls = t.redis.calls().since(&before);
     assert_eq!(calls.of("subscribe"), 20, "{calls}");
-    // Holds that end together are released by one command.
+    // One command unsubscribes from the channels of all waits that end together.
     assert!(calls.of("unsubscribe") <= 20, "{calls}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_asks_at_its_interval_and_never_subscribes() {
-    // given pauses of 5 ms that grow to 50 ms, with a quarter of jitter
+    // given pauses that grow from 5 ms to 50 ms, with a jitter of a quarter
     let t = Setup::new().await;
     hold_by_hand(&t.redis, "door", "java:1", secs(600));
     let before = t.redis.calls();
@@ -376,8 +378,8 @@ async fn polling_waiter_asks_at_its_interval_and_never_subscribes() {
     sleep(secs(2)).await;
     let calls = t.redis.calls().since(&before);
 
-    // then there are no more than the shortest pauses allow: 4 that grow, the
-    // first question, and 2 s of 37.5 ms; on a busy machine far fewer
+    // then there are at most as many requests as the shortest pauses allow: the first one, 4 while
+    // the pauses grow, and then one each 37.5 ms for 2 s. On a busy machine there are far fewer
     assert!((5..=5 + 2_000 / 37).contains(&calls.of("evalsha")), "{calls}");
     assert_eq!(calls.of("subscribe"), 0, "{calls}");
     waiting.abort();
@@ -401,7 +403,8 @@ async fn alternating_clients_cost_three_evalsha_each() {
         let long = acquire_in_turn(&clients, rounds).await;
         let (calls, granted) = (redis.calls().since(&before), granted() - granted_before);
 
-        // then each time one client queues, one releases, and the notified one asks
+        // then each hold costs three requests: a client queues, the holder releases, and the
+        // notified client acquires
         assert_eq!(granted, (clients.len() * rounds) as u64);
         let asked = calls.of("evalsha");
         let each = |calls: u64| calls as f64 / granted as f64;
@@ -412,7 +415,7 @@ async fn alternating_clients_cost_three_evalsha_each() {
             each(asked),
             each(calls.total())
         );
-        // A client that waits for long, as on a busy machine, sends one or two more requests.
+        // A client whose wait is long, as on a busy machine, sends one or two more requests.
         assert!(asked * 20 <= granted * 61 + 40 * long, "{asked} for {granted}, {long}: {calls}");
         let again = of(&calls, &["subscribe", "unsubscribe"]);
         assert!(again.iter().all(|again| *again <= long), "{long}: {calls}");
@@ -420,17 +423,18 @@ async fn alternating_clients_cost_three_evalsha_each() {
         costs.push([each(asked), each(asked.saturating_sub(2 * long))]);
         commands.push(each(calls.total()));
     }
-    // A hand-over has 19 commands: 6 of the rejected request of the waiter, 10 of the release and 3
-    // of the request after the notification. Yield windows cost some more.
+    // One change of the holder has 19 commands: 6 of the rejected request of the waiter, 10 of the
+    // release, and 3 of the request after the notification. Yield windows cost some more.
     assert!(commands[0] <= 20.0, "{commands:?}");
-    // and that does not grow with their number, but with the checks of clients that wait for long
+    // and the cost does not grow with the number of clients, except for the additional requests of
+    // clients whose waits are long
     let least = costs.iter().map(|[whole, _]| *whole).fold(9.0, f64::min);
     let most = costs.iter().map(|[_, without]| *without).fold(0.0, f64::max);
     assert!(most <= least * 1.15, "{costs:?}");
 }
 
-/// Each client acquires this many times, and holds for long enough that the others wait. Returns
-/// the number of waits that were so long that the timer of the waiter sent a request.
+/// Lets each client acquire `rounds` times, and hold for long enough that the other clients wait.
+/// Returns the number of waits in which the timer of the waiter sent a request.
 async fn acquire_in_turn(clients: &[Client], rounds: usize) -> u64 {
     let tasks = clients.iter().map(|client| {
         let lock = client.lock("door").unwrap();
@@ -453,7 +457,8 @@ async fn acquire_in_turn(clients: &[Client], rounds: usize) -> u64 {
     long
 }
 
-// A hand-off grant waits for 10 ms. On one thread no task can release it before it is taken.
+// This test has one thread. A hand-off grant waits for its task for 10 ms, and on one thread no
+// other task can release the grant before its task has taken it.
 #[tokio::test]
 async fn hand_off_sends_no_command() {
     // given a holder, and a hundred tasks of its client that wait
@@ -469,7 +474,7 @@ async fn hand_off_sends_no_command() {
     comes_true("all wait", || t.client.stats().waiting == 100).await;
     comes_true("one listens", || subscribers(&t.redis, &channel("door")) == 1).await;
 
-    // when all of them have the lock, one after the other
+    // when all of them hold the lock, one after the other
     let (sent, _) = t
         .sent_during(async {
             release_guard(guard).await;
@@ -477,7 +482,7 @@ async fn hand_off_sends_no_command() {
         })
         .await;
 
-    // then only the last of them releases it in the store
+    // then only the last of them sends a release to the store
     assert_eq!(sent, ["EVALSHA"]);
     assert_eq!(t.client.stats().handed_over, 100);
     assert!(keys(&t.redis).is_empty());

@@ -1,11 +1,11 @@
-//! The commands of each operation of an object, by the server's own count. Commands in scripts
-//! count, too. docs/performance.md has these numbers.
+//! The number of commands that each operation of an object costs, as the server counts them.
+//! Commands that scripts call count, too. `docs/performance.md` has these numbers.
 
 use crate::common::client;
 use leasehold::Client;
 use testkit::Redis;
 
-/// A server that counts, and a client.
+/// A server that counts commands, and its client.
 struct Counted {
     redis: Redis,
     client: Client,
@@ -18,7 +18,7 @@ impl Counted {
         Self { redis, client }
     }
 
-    /// The commands while `act` runs, and its result.
+    /// Returns the number of commands while `act` ran, and its result.
     async fn commands<T>(&self, act: impl Future<Output = leasehold::Result<T>>) -> (u64, T) {
         let before = self.redis.calls();
         let result = act.await.unwrap();

@@ -1,4 +1,5 @@
-//! The election on a real server: its bytes, the succession and its delay, and faults.
+//! The election on a real server: its keys and messages, the delay until a successor leads, and
+//! faults.
 
 use std::{thread, time::Duration};
 
@@ -36,7 +37,7 @@ async fn steps_down(leadership: Leadership) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leader_is_redissons_lock_and_a_record() {
+async fn leader_is_stored_as_a_redisson_lock_and_a_record() {
     let redis = Redis::start();
     let election = election(&redis).await;
     let mut listener = Listener::to(&redis, CHANNEL);
@@ -72,7 +73,7 @@ async fn renewal_keeps_the_record_as_long_as_the_lock() {
     steps_down(leadership).await;
 }
 
-/// The test acts like a Java candidate that locks the `RFencedLock` of that name.
+/// The test acts as a Java candidate that locks the `RFencedLock` of the election's name.
 #[tokio::test(flavor = "multi_thread")]
 async fn redisson_holder_leads_without_a_value() {
     let redis = Redis::start();
@@ -95,9 +96,9 @@ async fn redisson_holder_leads_without_a_value() {
     assert_eq!(leader.unwrap().owner(), leadership.owner());
 }
 
-/// For a hot standby, this is the time without a leader.
+/// For a hot standby, the time of a release is the time without a leader.
 #[tokio::test(flavor = "multi_thread")]
-async fn standby_leads_in_the_time_of_a_release() {
+async fn standby_leads_as_soon_as_the_leader_steps_down() {
     const ROUNDS: u32 = 20;
     let redis = Redis::start();
     let [one, other] = [election(&redis).await, election(&redis).await];
@@ -117,7 +118,7 @@ async fn standby_leads_in_the_time_of_a_release() {
     assert!(median < ms(250), "{times:?}");
 }
 
-/// Leads on a runtime that ends without a release, like a killed process.
+/// Leads on a runtime that ends before a release, as if the process were killed.
 fn dies_as_leader(url: &str, ttl: Duration) {
     let url = url.to_owned();
     let process = thread::spawn(move || {
@@ -155,7 +156,7 @@ async fn standby_leads_within_the_lease_after_a_crash() {
     }
 }
 
-/// If the record cannot be written, the lock is released as well.
+/// If the record cannot be written, the client also releases the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn leader_without_a_record_does_not_lead() {
     let redis = Redis::start();
@@ -168,7 +169,7 @@ async fn leader_without_a_record_does_not_lead() {
     assert_eq!(next.term(), 2);
 }
 
-/// The candidate has no time left to publish its value.
+/// The candidate acquires the lock, but its timeout leaves no time to publish its value.
 #[tokio::test(flavor = "multi_thread")]
 async fn candidate_that_wins_too_late_times_out() {
     let redis = Redis::start();
@@ -176,7 +177,7 @@ async fn candidate_that_wins_too_late_times_out() {
     let election = Client::connect(&proxy.url()).await.unwrap().election("scheduler").unwrap();
     steps_down(election.campaign("one").await.unwrap()).await;
     proxy.delay(ms(20));
-    // A busy machine may delay any of the replies.
+    // Each try needs quick replies. On a busy machine, any reply may be late.
     for _ in 0..20 {
         let start = Instant::now();
         assert_eq!(election.leader().await.unwrap(), None);
@@ -209,7 +210,7 @@ async fn proclamation_whose_reply_is_lost_is_repeated() {
     steps_down(leadership).await;
 }
 
-/// Two clients of `url` lead one after the other, and an observer sees both.
+/// Lets two clients of `url` lead one after the other, and checks that an observer sees both.
 async fn leads_on(url: &str) {
     let [one, other] = [Client::connect(url).await.unwrap(), Client::connect(url).await.unwrap()];
     let [one, other] = [one, other].map(|it| it.election("app:scheduler").unwrap());

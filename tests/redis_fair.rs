@@ -1,5 +1,5 @@
-//! The fair lock on a real server: the cost of a hand-over, and the order of the waiters of two
-//! clients.
+//! The fair lock on a real server: the cost of passing it to the next waiter, and the order of the
+//! waiters of two clients.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::common::{SOON, client, keys, ms, release_guard, within};
 
 const QUEUE: &str = "redisson_lock_queue:{door}";
 
-/// Waiters of two clients, in the order in which they came.
+/// Starts waiters of two clients, and returns them in the order in which they came.
 async fn waiters(
     redis: &Redis,
     clients: &[Client; 2],
@@ -34,13 +34,13 @@ async fn waiters(
     tasks
 }
 
-/// The average number of commands for one hand-over, out of `number`.
+/// Returns how many commands it costs on average to pass the lock to the next of `number` waiters.
 async fn cost_of_a_hand_over(number: usize) -> f64 {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     let guard = clients[0].fair_lock("door").unwrap().acquire().await.unwrap();
     let tasks = waiters(&redis, &clients, number, ms(1)).await;
-    // Each is subscribed, and has asked once more.
+    // By now, each waiter is subscribed and has repeated its request.
     sleep(ms(300)).await;
     let monitor = redis.monitor();
     release_guard(guard).await;
@@ -57,8 +57,8 @@ async fn cost_of_a_hand_over(number: usize) -> f64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn fair_hand_over_costs_the_same_for_2_8_and_64_waiters() {
     for number in [2, 8, 64] {
-        // A release, a request of the head, and the end of its subscription. Each waiter asks every
-        // 1.5 s in addition.
+        // Passing the lock on costs a release, a request of the waiter at the head, and the end of
+        // its subscription. In addition, each waiter repeats its request every 1.5 s.
         let each = cost_of_a_hand_over(number).await;
         assert!((2.0..5.0).contains(&each), "{number}: {each}");
     }

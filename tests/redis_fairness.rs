@@ -1,7 +1,7 @@
-//! Each kind of waiter acquires within a bound while five Leasehold clients acquire in turn for
-//! ever. A client that several runtimes share continues when one of them ends.
+//! Each kind of waiter acquires within a bound, while five Leasehold clients acquire in turn all
+//! the time. If several runtimes share a client, the client continues when one of them ends.
 //!
-//! Measured times are printed: run with `--nocapture`.
+//! The tests print the times: run them with `--nocapture`.
 
 use std::{thread, time::Duration};
 
@@ -17,14 +17,14 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// The hold time of each of the five.
+/// How long each of the five clients holds.
 const HOLD: Duration = ms(5);
 
 fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
 
-/// Lets a waiter acquire this many times, each within `bound`, and prints the times.
+/// Lets a waiter acquire `times` times, each time within `bound`, and prints how long it waited.
 async fn enters(
     chain: &Chain,
     who: &str,
@@ -37,7 +37,7 @@ async fn enters(
         let began = Instant::now();
         within(bound, who, enter()).await;
         (longest, all) = (longest.max(began.elapsed()), all + began.elapsed());
-        // The next round must not profit from the state of this one.
+        // The pause lets the traces of this round expire, so that they do not help the next one.
         sleep(ms(300)).await;
     }
     let others = chain.granted() - before;
@@ -49,7 +49,7 @@ async fn enters(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queued_waiter_acquires_before_its_own_timer_fires() {
-    // Its own timer would take longer than a notification.
+    // The bound is shorter than the timer of the waiter, so a notification must wake it.
     let bound = ms(2_500);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
@@ -62,7 +62,8 @@ async fn queued_waiter_acquires_before_its_own_timer_fires() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_acquires_in_a_yield_window() {
-    // Twenty requests a second, each of which finds the lock free with a probability of 2 %.
+    // The waiter sends twenty requests a second. Each of them finds the lock free with a
+    // probability of 2 %.
     let bound = secs(60);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
@@ -75,7 +76,7 @@ async fn polling_waiter_acquires_in_a_yield_window() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unsubscribed_waiter_acquires_in_a_yield_window() {
-    // Four requests a second: one in half a million waits for longer.
+    // The waiter sends four requests a second. One wait in half a million is longer than the bound.
     let bound = secs(180);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
@@ -89,7 +90,8 @@ async fn unsubscribed_waiter_acquires_in_a_yield_window() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_with_redissons_permissions_acquires_in_a_yield_window() {
-    // the lock is left free for it during a fifth of the time, for 16 ms in each fourth second
+    // Yield windows leave the lock free for a fifth of the time: for 16 ms each, in every fourth
+    // second.
     let bound = secs(10);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
@@ -106,7 +108,7 @@ const TAKE: &str = "if redis.call('exists', KEYS[1]) == 0 then \
     redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); \
     return nil end return redis.call('pttl', KEYS[1])";
 
-/// Another program that acquires `door`, without the library.
+/// A program that acquires `door` without this library.
 struct Stranger {
     connection: Connection,
 }
@@ -116,7 +118,7 @@ impl Stranger {
         Self { connection: Connection::open(redis.port()) }
     }
 
-    /// Acquires it if it is free, for at most a second.
+    /// Acquires `door` if it is free, with a lease of one second. Returns whether it was free.
     fn takes(&mut self) -> bool {
         self.connection.command(&["EVAL", TAKE, "1", "door", "1000", "java:1"]) == Reply::Nil
     }
@@ -127,13 +129,14 @@ impl Stranger {
     }
 }
 
-/// Acquires as Redisson does: it subscribes, and asks when it is notified of a release.
+/// Acquires as Redisson does: it subscribes, and sends its request again when a release is
+/// published.
 fn as_redisson(redis: &Redis) {
     let mut stranger = Stranger::of(redis);
     let mut ear = Connection::open(redis.port());
     ear.command(&["SUBSCRIBE", &channel("door")]);
     while !stranger.takes() {
-        // Redisson reads a number, and asks after 0.
+        // Redisson reads a number, and acts only on 0.
         while ear.next_reply().unwrap().list()[2].text().parse() != Ok(0) {}
     }
     stranger.gives_back();
@@ -152,7 +155,7 @@ async fn subscribed_redisson_client_acquires_in_a_yield_window() {
     enters(&chain, "a Redisson", 10, bound, enter).await;
 }
 
-/// Lets a separate client acquire the lock repeatedly, each time for this long.
+/// Starts a task of its own that acquires the lock repeatedly, and holds it for `hold` each time.
 fn reacquires_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
     let lock = door(busy);
     let task = tokio::spawn(async move {
@@ -169,8 +172,8 @@ fn reacquires_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redisson_client_acquires_behind_an_eager_client() {
-    // given a client that never waits, so that its lock is never handed on
+async fn redisson_client_acquires_while_another_client_reacquires() {
+    // given a client with one task, which never waits and so never hands its lock off
     let redis = std::sync::Arc::new(Redis::start());
     let busy = client(&redis).await;
     let task = reacquires_at_once(&busy, ms(0));
@@ -188,7 +191,7 @@ async fn redisson_client_acquires_behind_an_eager_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_that_reacquires_starves_no_polling_waiter() {
-    // The releasing client leaves the lock alone for a fiftieth of the time.
+    // After a release, the client leaves the lock free for a fiftieth of the time.
     let bound = secs(60);
     for hold in [ms(20), ms(60)] {
         let redis = Redis::start();
@@ -204,8 +207,8 @@ async fn client_that_reacquires_starves_no_polling_waiter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_polling_client_acquires_in_its_window() {
-    // ten tries a second, each of which finds the lock free with a chance of a fiftieth:
-    // one in 200 000 spins for longer than a minute
+    // Ten requests a second, each of which finds the lock free with a probability of a fiftieth:
+    // one wait in 200,000 is longer than a minute.
     let bound = secs(60);
     let redis = std::sync::Arc::new(Redis::start());
     let chain = Chain::of(&redis, "door", HOLD).await;
@@ -229,7 +232,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// A task that holds `lock` until its runtime ends, when it has it.
+/// Starts a task on `on` that acquires `lock`, and holds it until that runtime ends.
 fn holds(on: &Runtime, lock: Lock) -> JoinHandle<()> {
     on.spawn(async move {
         let _guard = lock.acquire().await.unwrap();
@@ -239,7 +242,8 @@ fn holds(on: &Runtime, lock: Lock) -> JoinHandle<()> {
 
 #[test]
 fn waiter_continues_when_another_waiters_runtime_ends() {
-    // given a client that is used on two runtimes, and was first on the second
+    // given a client with waiters on two runtimes. Its background task, and the waiter that sends
+    // the requests, are on the first one
     let redis = Redis::start();
     let (home, first, second) = (runtime(), runtime(), runtime());
     let client = home.block_on(client(&redis));
@@ -253,11 +257,11 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
     let waiting = second.spawn(async move { lock.acquire().await });
     eventually("both wait", SOON, || client.stats().waiting == 2);
 
-    // when the runtime of the asking task ends
+    // when the runtime of that waiter ends
     first.shutdown_background();
     eventually("it is gone", SOON, || lost.is_finished());
 
-    // then the other one asks, and acquires when the lock is free
+    // then the other waiter sends the requests, and acquires when the lock is free
     eventually("one waits", SOON, || client.stats().waiting == 1);
     eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
     release_by_hand(&redis, "door");
@@ -267,7 +271,7 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
 
 #[test]
 fn waiters_continue_when_the_runtime_of_a_holder_ends() {
-    // given a hold on one runtime, and waiters on another one and in another process
+    // given a hold on one runtime, a waiter on another one, and a waiter of another client
     let redis = Redis::start();
     let (home, first, second) = (runtime(), runtime(), runtime());
     let (shared, other) = home.block_on(async { (client(&redis).await, client(&redis).await) });
@@ -279,7 +283,7 @@ fn waiters_continue_when_the_runtime_of_a_holder_ends() {
     let behind = home.spawn(async move { door(&other).acquire().await });
     until_places(&redis, "door", 1);
 
-    // when that runtime ends, then the next waiter acquires the lock and keeps it
+    // when the runtime of the hold ends, then the next waiter acquires the lock and keeps it
     first.shutdown_background();
     eventually("it is gone", SOON, || held.is_finished());
     let began = Instant::now();
@@ -305,8 +309,8 @@ fn waiters_continue_when_the_runtime_of_a_holder_ends() {
 
 #[test]
 fn waiter_acquires_after_the_background_runtime_ended() {
-    // given a hold that is never released, a waiter on the same runtime, and the background task on
-    // another one
+    // given a hold that is never released, a waiter on the same runtime, and the background task of
+    // the client on another runtime
     let redis = Redis::start();
     let (home, first, second) = (runtime(), runtime(), runtime());
     let client = home.block_on(client(&redis));
@@ -319,12 +323,14 @@ fn waiter_acquires_after_the_background_runtime_ended() {
     let waiting = second.spawn(async move { lock.acquire().await });
     eventually("it waits", SOON, || client.stats().waiting == 1);
 
-    // when that runtime ends, then the waiter enters when the lease is over
+    // when the runtime of the background task ends, then the waiter acquires when the lease has
+    // ended
     first.shutdown_timeout(secs(2));
     second.block_on(async { release_guard(entered(waiting).await).await });
 }
 
-/// A hold on one runtime, while the background of its client ran on another, which has ended.
+/// A hold on one runtime. The background task of its client ran on another runtime, which has
+/// ended.
 struct Bereft {
     _home: Runtime,
     on: Runtime,
@@ -345,11 +351,11 @@ impl Bereft {
 }
 
 #[test]
-fn awaited_hold_is_renewed_after_its_runtime_ended() {
+fn hold_whose_loss_is_awaited_is_renewed_without_its_runtime() {
     let redis = Redis::start();
     let Bereft { on, guard, _home, client: _client } = Bereft::of(&redis);
 
-    // when a task only waits for the loss, then there is none
+    // when a task awaits the loss, then the client renews the hold, and no loss comes
     on.block_on(async {
         assert!(timeout(secs(4), guard.lost()).await.is_err(), "its lease is not renewed");
         release_guard(guard).await;
@@ -366,7 +372,7 @@ fn hold_is_renewed_after_the_first_runtime_ended() {
         release_guard(client.lock("window").unwrap().acquire().await.unwrap()).await;
     });
 
-    // then the hold is renewed as ever
+    // then the client renews the hold from then on
     thread::sleep(secs(5));
     assert!(guard.is_held(), "its lease is not renewed");
     assert!(pttl(&redis, "door") > 500);

@@ -1,5 +1,5 @@
-//! Faults between a client and Redis, and their effects on a holder, a waiter and others: the table
-//! of promises, fault by fault.
+//! Faults between a client and Redis, and their effects on the holder, on waiters and on other
+//! clients. The tests follow the table of promises, fault by fault.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use leasehold::{Client, Error, Lock, LostReason, Owner, Release};
 use testkit::{Connection, Helper, Proxy, Redis, eventually};
 use tokio::time::{Instant, sleep};
 
-/// A client that gives up on a silent server after a second.
+/// A client that waits for at most a second for a reply or a connection.
 async fn hasty(url: &str) -> Client {
     let builder = Client::builder().command_timeout(secs(1)).connect_timeout(secs(1));
     builder.connect(url).await.unwrap()
 }
 
-// The server is restarted.
+// Restarts of the server.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_with_data_loses_no_hold() {
@@ -29,7 +29,7 @@ async fn restart_with_data_loses_no_hold() {
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
 
-    // when the server is killed and comes back
+    // when the server is killed and started again
     redis.restart();
     until_subscribed(&redis, &channel("door"));
     sleep(ms(500)).await;
@@ -54,17 +54,17 @@ async fn hold_is_renewed_after_a_restart_with_data() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_without_data_reports_the_loss_to_the_holder() {
-    // given a holder that is renewed each three seconds, and a waiter
+    // given a holder that renews every three seconds, and a waiter
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().ttl(secs(9)).acquire().await.unwrap();
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
 
-    // when the server forgets
+    // when the server restarts without its data
     redis.restart();
 
-    // then the waiter acquires and the holder is notified, with the reason
+    // then the waiter acquires, and the client reports the loss and its reason to the holder
     let entered = entered(waiting).await;
     let reason = within(SOON, "the loss is reported", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
@@ -94,7 +94,7 @@ async fn release_of_a_lost_hold_does_not_wait_for_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acquire_without_a_timeout_outlasts_an_outage() {
+async fn acquire_without_a_timeout_waits_through_an_outage() {
     let redis = Redis::start();
     let client = client(&redis).await;
     redis.stop();
@@ -122,12 +122,12 @@ async fn server_hang_shorter_than_the_lease_loses_no_hold() {
     let client = hasty(&redis.url()).await;
     let guard = client.lock("door").unwrap().ttl(secs(9)).acquire().await.unwrap();
     redis.pause();
-    // Through the first renewal, at 3 s, and its timeout.
+    // The hang lasts until the renewal that is due at 3 s has failed by its timeout.
     eventually("a renewal fails", secs(8), || client.stats().renewals_failed > 0);
     assert!(guard.is_held());
     redis.resume();
 
-    // then it is renewed, and held for longer than one lease
+    // then the client renews the hold, and keeps it for longer than one lease
     sleep(secs(7)).await;
     assert!(guard.is_held());
     assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())]);
@@ -142,7 +142,7 @@ async fn hold_is_lost_when_the_server_hangs_beyond_the_lease() {
     let guard = client.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
     redis.pause();
 
-    // The server is not resumed, so it cannot have reported the loss.
+    // The server still hangs, so only the local deadline can have reported the loss.
     let reason = within(secs(6), "the local deadline", guard.lost()).await;
     let results = start.elapsed();
     assert_eq!(reason, LostReason::Expired);
@@ -165,7 +165,8 @@ async fn cut_off_holder_learns_its_loss_at_its_local_deadline() {
     assert_eq!(within(SOON, "it is reported", guard.lost()).await, LostReason::Expired);
     let entered = entered(entering).await;
 
-    // and when the network is back, the late release does not touch the other's hold
+    // and when the network works again, the late release does not affect the hold of the other
+    // client
     proxy.black_hole(false);
     let release = within(secs(10), "an answer", guard.release()).await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
@@ -184,7 +185,7 @@ enum Silence {
 const SILENCES: [Silence; 4] =
     [Silence::BlackHole, Silence::Gone, Silence::Hanging, Silence::SwallowedReplies];
 
-/// A client with default timeouts of a server that has fallen silent.
+/// A client with default timeouts, whose server has fallen silent.
 async fn silent(silence: Silence) -> (Client, Proxy, Redis) {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -198,8 +199,8 @@ async fn silent(silence: Silence) -> (Client, Proxy, Redis) {
     (client, proxy, redis)
 }
 
-/// Checks that `ask` ends without a reply after `limit`, in all kinds of silence at the same time.
-/// A busy machine may take another second.
+/// Asserts that `ask` fails after `limit` if no reply comes, for every kind of silence at the same
+/// time. On a busy machine it may take a second longer.
 async fn unanswered_within<F>(limit: Duration, ask: impl Fn(Lock) -> F)
 where
     F: Future<Output = Error>,
@@ -249,7 +250,7 @@ async fn long_command_timeout_delays_no_try_acquire_or_check() {
             tokio::join!(lock.try_acquire(), lock.holder(), lock.held_by(&java));
         [acquired.unwrap_err(), holder.unwrap_err(), held_by.unwrap_err()]
     };
-    // Three seconds, and two for a busy machine.
+    // The limit is three seconds, and two more for a busy machine.
     for error in within(secs(5), "they return", answers).await {
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     }
@@ -257,14 +258,14 @@ async fn long_command_timeout_delays_no_try_acquire_or_check() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connection_is_replaced() {
-    // given a connection that loses replies, but stays open
+    // given a connection that stays open, but on which no reply arrives
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let client = hasty(&proxy.url()).await;
     proxy.swallow_replies(true);
     client.lock("door").unwrap().holder().await.unwrap_err();
 
-    // when replies arrive again, a new connection is there to ask on
+    // when replies arrive again, then the client has opened a new connection for its requests
     proxy.swallow_replies(false);
     let guard = within(SOON, "it is granted", client.lock("door").unwrap().acquire()).await;
     release_guard(guard.unwrap()).await;
@@ -284,7 +285,7 @@ async fn unanswered_release_returns_after_five_seconds_and_retries() {
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(start.elapsed() < secs(7), "{:?}", start.elapsed());
 
-    // when the server is back, the lock is released, long before its lease ends
+    // when the server continues, then the client releases the lock, long before its lease ends
     redis.resume();
     eventually("it is released", secs(8), || keys(&redis).is_empty());
 }
@@ -296,7 +297,8 @@ async fn waiter_that_times_out_on_a_silent_server_leaves_no_lock() {
     let lock = client.lock("door").unwrap();
     lock.acquire_within(ms(500)).await.unwrap_err();
 
-    // when it executes the request, the grant is released, long before its lease ends
+    // when the server executes the request, then the client releases the grant, long before its
+    // lease ends
     redis.resume();
     sleep(ms(100)).await;
     eventually("it is free", secs(8), || keys(&redis).is_empty());
@@ -315,11 +317,11 @@ async fn dropped_acquire_with_a_late_grant_leaves_no_lock() {
         let acquiring = waiter(client.lock("door").unwrap());
         sleep(ms(delay)).await;
 
-        // when no task waits for it any more
+        // when no task waits for the grant any more
         acquiring.abort();
         acquiring.await.unwrap_err();
 
-        // then it is released, long before its lease ends
+        // then the client releases the grant, long before its lease ends
         proxy.delay(Duration::ZERO);
         sleep(ms(300)).await;
         eventually("it is free", SOON, || keys(&redis).is_empty());
@@ -343,7 +345,7 @@ async fn dropped_release_continues() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_outlasts_rejected_writes() {
+async fn waiter_continues_after_rejected_writes() {
     let redis = Redis::start();
     let client = hasty(&redis.url()).await;
     let guard = client.lock("held").unwrap().ttl(secs(6)).acquire().await.unwrap();
@@ -361,7 +363,7 @@ async fn waiter_outlasts_rejected_writes() {
     release_guard(guard).await;
 }
 
-// The connections are lost.
+// Lost connections.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn holder_and_waiter_survive_the_loss_of_all_connections() {
@@ -373,7 +375,7 @@ async fn holder_and_waiter_survive_the_loss_of_all_connections() {
         let waiting = waiter(other.lock("door").unwrap());
         until_subscribed(&redis, &channel("door"));
 
-        // when connections are killed, and made again
+        // when all connections of a kind are killed, and the clients have connected again
         assert!(redis.command(&["CLIENT", "KILL", "TYPE", kind]).number() > 0, "{kind}");
         eventually("it is lost", SOON, || other.stats().reconnects > 0);
         until_subscribed(&redis, &channel("door"));
@@ -399,7 +401,7 @@ async fn closed_idle_connections_lose_no_lock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_during_a_message_outage_delays_waiters_seconds() {
-    // given a waiter whose connections are cut just when the lock is released
+    // given a waiter whose connections are cut, and a lock that is released during that time
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let (one, other) = (client(&redis).await, Client::connect(&proxy.url()).await.unwrap());
@@ -410,7 +412,8 @@ async fn release_during_a_message_outage_delays_waiters_seconds() {
     eventually("it hears nothing", SOON, || subscribers(&redis, &channel("door")) == 0);
     release_guard(guard).await;
 
-    // when the network is back, it enters, long before the lease would have ended
+    // when the network works again, then the waiter acquires, long before the lease would have
+    // ended
     proxy.refuse(false);
     release_guard(entered(waiting).await).await;
     assert_eq!(other.stats().wake_ups, 0);
@@ -418,7 +421,7 @@ async fn release_during_a_message_outage_delays_waiters_seconds() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_message_delays_the_waiter_by_seconds_at_most() {
-    // given a waiter, and a release without a message
+    // given a waiter, and a lock that is deleted without a message
     let redis = Redis::start();
     let client = client(&redis).await;
     hold_by_hand(&redis, "door", "java:1", secs(60));
@@ -457,10 +460,10 @@ async fn forgotten_scripts_are_loaded_again() {
     assert!(keys(&redis).is_empty());
 }
 
-// The server rejects requests.
+// Rejected requests.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_named_and_unchanged() {
+async fn error_names_a_key_of_another_type_and_keeps_it_unchanged() {
     let redis = Redis::start();
     let client = client(&redis).await;
     for (found, put) in [
@@ -495,9 +498,10 @@ async fn key_of_another_type_is_named_and_unchanged() {
     }
 }
 
-/// Once, the rejection of `TYPE` was reported as the type.
+/// Former bug: if the server rejected `TYPE`, the error showed the text of this rejection as the
+/// type.
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_type_is_returned_when_type_is_forbidden() {
+async fn wrong_type_error_is_returned_without_permission_for_type() {
     let redis = Redis::start();
     let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-type"]).await;
     redis.command(&["SET", "door", "x"]);
@@ -521,8 +525,8 @@ async fn overwritten_hold_is_lost_and_the_new_value_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sudden_password_is_reported_until_it_is_removed() {
-    // given a client without a password, and a server that requires one now
+async fn password_set_during_operation_is_reported_until_removal() {
+    // given a client without a password, whose server requires a password from now on
     let redis = Redis::start();
     let mut admin = Connection::open(redis.port());
     let client = hasty(&redis.url()).await;
@@ -530,11 +534,11 @@ async fn sudden_password_is_reported_until_it_is_removed() {
     admin.command(&["CONFIG", "SET", "requirepass", "secret"]);
     admin.command(&["CLIENT", "KILL", "TYPE", "normal"]);
 
-    // then the error names it
+    // then the error names the cause
     let error = within(SOON, "a no", lock.acquire_within(secs(3))).await.unwrap_err();
     assert!(error.to_string().contains("NOAUTH"), "{error:?}");
 
-    // and when no password is required any more, it continues
+    // and when the server requires no password any more, the client continues
     admin.command(&["CONFIG", "SET", "requirepass", ""]);
     let guard = within(SOON, "it is granted", lock.acquire()).await;
     release_guard(guard.unwrap()).await;
@@ -572,17 +576,17 @@ async fn missing_key_permission_error_quotes_the_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn revoked_permission_affects_only_its_lock() {
-    // given two locks that are renewed together
+    // given two locks that one request renews
     let redis = Redis::start();
     let client = with_acl(&redis, "limited", &["~*", "&*", "+@all"]).await;
     let [ours, theirs] = ["ours", "theirs"].map(|name| client.lock(name).unwrap().ttl(secs(3)));
     let (ours, theirs) = tokio::join!(ours.acquire(), theirs.acquire());
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
 
-    // when the permission for one of them is removed
+    // when the user loses the permission for one of them
     redis.command(&["ACL", "SETUSER", "limited", "resetkeys", "~ours"]);
 
-    // then that one ends with its lease, and the other is renewed
+    // then this lock is lost when its lease ends, and the client still renews the other lock
     let reason = within(SOON, "the lease ends", theirs.lost()).await;
     assert_eq!(reason, LostReason::Expired);
     sleep(secs(1)).await;
@@ -610,7 +614,7 @@ async fn missing_permission_error_names_the_command() {
         assert!(error.to_string().to_ascii_uppercase().contains(command), "{error}");
     }
 
-    // and of a release, which is no script
+    // The error of a release also names the command. A release without waiters is no script.
     let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-hdel"]).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
     let error = guard.release().await.unwrap_err();
@@ -618,7 +622,7 @@ async fn missing_permission_error_names_the_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_outlasts_a_failed_snapshot() {
+async fn waiter_continues_after_a_failed_snapshot() {
     // given a failed snapshot, so that writes are rejected
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -628,12 +632,13 @@ async fn waiter_outlasts_a_failed_snapshot() {
     redis.command(&["BGSAVE"]);
     eventually("writes are refused", SOON, || redis.command(&["DEL", "a"]).is_error());
 
-    // then the timeout returns the server's message, and a waiter without a timeout keeps waiting
+    // then a waiter with a timeout gets the server's message, and a waiter without a timeout keeps
+    // waiting
     let lock = client.lock("door").unwrap();
     refused(&lock.acquire_within(secs(2)).await.unwrap_err(), "MISCONF");
     let waiting = waiter(lock);
 
-    // and when it can be written again the waiter enters
+    // and when a snapshot has succeeded, the waiter acquires
     std::fs::remove_dir(in_its_place).unwrap();
     redis.command(&["BGSAVE"]);
     release_guard(entered(waiting).await).await;
@@ -681,33 +686,33 @@ async fn user_without_the_channel_can_lock_and_release() {
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
 
-    // when it releases
+    // when the holder releases
     let released = within(secs(10), "an answer", guard.release()).await;
 
-    // then the lock is free, the release reports it, and the waiter acquires by its timer
+    // then the lock is free, `release` returns so, and the waiter acquires by its timer
     assert!(matches!(released, Ok(Release::Released)), "{released:?}");
     release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_server_refuses_new_locks_and_keeps_old_ones() {
-    // given a held lock, and then no memory for more
+    // given a held lock, and a server that then has no free memory
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("held").unwrap().ttl(secs(3)).acquire().await.unwrap();
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
-    // then a new one is rejected
+    // then a new lock is rejected
     let lock = client.lock("door").unwrap();
     refused(&lock.try_acquire().await.unwrap_err(), "OOM");
     refused(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), "OOM");
     assert!(!lock.is_locked().await.unwrap());
 
-    // and the old one cannot be entered again
+    // and the held lock cannot be reentered
     refused(&guard.reenter().await.unwrap_err(), "OOM");
     assert_eq!(guard.count(), 1);
 
-    // but is renewed beyond its first lease, and can be released
+    // but the client renews the held lock beyond its first lease, and can release it
     sleep(secs(4)).await;
     assert!(guard.is_held());
     assert_eq!(client.stats().renewals_failed, 0);
@@ -719,21 +724,22 @@ async fn full_server_refuses_new_locks_and_keeps_old_ones() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_is_retried_while_the_server_is_read_only() {
-    // given a holder and a server that became a replica of a missing server
+    // given a holder, and a server that became a replica of a server that does not exist
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("held").unwrap().ttl(secs(6)).acquire().await.unwrap();
     redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
     let lock = client.lock("door").unwrap();
 
-    // then the timeout returns the server's message, and a waiter without a timeout keeps waiting
+    // then a waiter with a timeout gets the server's message, and a waiter without a timeout keeps
+    // waiting
     refused(&lock.acquire_within(secs(2)).await.unwrap_err(), "READONLY");
     let waiting = waiter(lock);
     eventually("a renewal is refused", SOON, || client.stats().renewals_failed > 0);
     assert!(guard.is_held());
     assert!(!waiting.is_finished());
 
-    // and when it is the master again, both continue
+    // and when the server is the primary again, the waiter acquires and the holder keeps its lock
     redis.command(&["REPLICAOF", "NO", "ONE"]);
     release_guard(entered(waiting).await).await;
     sleep(secs(6)).await;
@@ -742,7 +748,7 @@ async fn request_is_retried_while_the_server_is_read_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_outlasts_an_endless_script() {
+async fn waiter_continues_after_an_endless_script_of_the_server() {
     let redis = Redis::options().arg("--lua-time-limit", "100").start();
     let client = client(&redis).await;
     let mut other = Connection::open(redis.port());
@@ -755,9 +761,9 @@ async fn waiter_outlasts_an_endless_script() {
     release_guard(entered(waiting).await).await;
 }
 
-// Processes die.
+// Processes that die.
 
-/// A process that holds `door`.
+/// Starts a process that holds `door`. Returns the process and the owner.
 fn holder(redis: &Redis, ttl: Duration) -> (Helper, String) {
     let ttl = ttl.as_millis().to_string();
     let holder = Helper::example("holder", &[&redis.url(), "door", &ttl]);
@@ -767,7 +773,7 @@ fn holder(redis: &Redis, ttl: Duration) -> (Helper, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_of_a_killed_process_is_free_at_lease_end() {
-    // given a process that holds a lock for three seconds at a time
+    // given a process that holds a lock with a ttl of three seconds
     let redis = Redis::start();
     let client = client(&redis).await;
     let (holder, owner) = holder(&redis, secs(3));
@@ -777,12 +783,12 @@ async fn lock_of_a_killed_process_is_free_at_lease_end() {
     sleep(secs(4)).await;
     assert!(!waiting.is_finished(), "it was renewed");
 
-    // when it is killed
+    // when the process is killed
     holder.kill();
     let killed = Instant::now();
     let left = pttl(&redis, "door");
 
-    // then the waiter acquires as soon as the rest of the lease is over
+    // then the waiter acquires as soon as the rest of the lease has passed
     let guard = entered(waiting).await;
     assert!(left > 0 && killed.elapsed() + ms(100) >= ms(left.unsigned_abs()), "{left}");
     release_guard(guard).await;
@@ -790,7 +796,7 @@ async fn lock_of_a_killed_process_is_free_at_lease_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_process_knows_that_its_lease_ended() {
-    // given a process that holds a lock, and is stopped
+    // given a process that holds a lock, and is paused
     let redis = Redis::start();
     let client = client(&redis).await;
     let (holder, _) = holder(&redis, secs(2));
@@ -802,7 +808,7 @@ async fn resumed_process_knows_that_its_lease_ended() {
     let ours = hash(&redis, "door");
     holder.resume();
 
-    // then the first one reports that it has lost the lock, and why, and affects no other
+    // then the resumed process reports the loss and its reason, and does not affect the new hold
     let line = holder.next_line(SOON);
     assert_eq!(line, "lost Expired");
     assert!(holder.wait().success());
@@ -833,15 +839,15 @@ async fn killed_waiting_process_leaves_nothing_behind() {
     waiting.wait_for_line(|line| line == "waiting", secs(10));
     until_subscribed(&redis, &channel("door"));
 
-    // when that is killed
+    // when the waiting process is killed
     waiting.kill();
     eventually("nobody listens", SOON, || subscribers(&redis, &channel("door")) == 0);
 
-    // then the holder has the lock, and no other client has it after that
+    // then the hold continues, and after its release no client holds the lock
     assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())]);
     release_guard(guard).await;
     sleep(ms(200)).await;
-    // Its queue entry expires.
+    // The queue entry of the killed process is left, and expires.
     let queue = "leasehold_lock__queue:{door}";
     assert!(keys(&redis).iter().all(|key| key == queue), "{:?}", keys(&redis));
     assert!(redis.command(&["PTTL", queue]).number() <= 15_000);
@@ -867,7 +873,7 @@ fn lock_of_a_dead_runtime_is_free_when_its_lease_ends() {
     drop(guard);
 }
 
-// The lock is released by force, or deleted without a message.
+// Locks that are released by force, or deleted without a message.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn holder_notices_a_forced_release_within_a_renewal() {
@@ -876,7 +882,7 @@ async fn holder_notices_a_forced_release_within_a_renewal() {
     let guard = one.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
     assert!(other.lock("door").unwrap().force_release().await.unwrap());
 
-    // Renewals come each second; two more are for a busy machine.
+    // Renewals come every second. The two other seconds are for a busy machine.
     let reason = within(secs(3), "the next renewal", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     assert!(!guard.is_held());
@@ -886,7 +892,8 @@ async fn holder_notices_a_forced_release_within_a_renewal() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forced_release_is_reported_at_once_to_a_waiting_process() {
-    // given a client that holds and waits, and would renew after ten seconds
+    // given a client with a hold and a waiter for the same lock. Its next renewal is due after ten
+    // seconds
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().acquire().await.unwrap();
@@ -978,10 +985,10 @@ async fn shutdown_releases_holds_and_fails_waiters() {
     let waiting = waiter(one.lock("window").unwrap());
     until_subscribed(&redis, &channel("window"));
 
-    // when it is shut down
+    // when the client is shut down
     let shutdown = within(SOON, "it ends", one.shutdown(secs(2))).await;
 
-    // then its lock is free, its holder knows it, and its waiter has failed
+    // then its lock is free, its guard reports the loss, and its waiter has failed
     assert_eq!((shutdown.revoked, shutdown.pending), (1, 0));
     assert_eq!(keys(&redis), ["window"]);
     assert_eq!(guard.lost().await, LostReason::ShutDown);

@@ -1,4 +1,4 @@
-//! Guarded writes on real servers: only while the lock is held, and at most once.
+//! Guarded writes on real servers: they happen only while the lock is held, and at most once.
 
 use crate::common::{
     SOON, client, entered, hash, hold_by_hand, keys, ms, pttl, release_guard, secs, waiter,
@@ -8,13 +8,14 @@ use leasehold::{Client, Error, Lock, LockGuard, LostReason, Script, Value, Write
 use testkit::{Proxy, Redis, Reply, eventually};
 use tokio::time::{sleep, timeout};
 
-/// A client that waits for ten seconds for each reply, and keeps its connections for as long.
+/// A client that waits up to ten seconds for each reply, and so keeps a silent connection for that
+/// long.
 async fn patient(url: &str) -> Client {
     let builder = Client::builder().command_timeout(secs(10)).request_timeout(secs(10));
     builder.connect(url).await.unwrap()
 }
 
-/// A lock that stays in its process as long as another task there waits for it.
+/// A lock that the client hands off to its own tasks as long as one of them waits.
 fn door(client: &Client) -> Lock {
     client.lock("door").unwrap().local_handoff(1_000, secs(60))
 }
@@ -130,7 +131,7 @@ async fn guarded_script_gets_its_arguments_and_returns_its_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_under_run_and_threads_can_write_guarded() {
+async fn run_work_and_blocking_threads_can_make_guarded_writes() {
     let redis = Redis::start();
     let (lock, url) = (client(&redis).await.lock("door").unwrap(), redis.url());
     let written = lock.run(async |held| held.write(set("by work")).await);
@@ -157,7 +158,7 @@ async fn work_under_run_and_threads_can_write_guarded() {
 // Only the holder writes.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_hold_writes_nothing_and_notices_it_at_once() {
+async fn lost_hold_writes_nothing_and_reports_its_loss_at_once() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     let door = clients[1].lock("door").unwrap();
@@ -189,7 +190,7 @@ async fn lost_hold_writes_nothing_and_notices_it_at_once() {
         assert_eq!(within(SOON, "it is reported", guard.lost()).await, LostReason::NotOwned);
         assert_eq!(data(&redis).unwrap(), "in time", "{way}");
 
-        // and it does not ask for a fact that it knows now
+        // and the client sends no further write, because it knows the loss
         let before = redis.calls();
         assert_lost(guard.write(set("late")).await, LostReason::NotOwned);
         assert_eq!(redis.calls().since(&before).of("evalsha"), 0);
@@ -199,7 +200,7 @@ async fn lost_hold_writes_nothing_and_notices_it_at_once() {
     }
 }
 
-/// The local check passed in time, and the request took long.
+/// The local check found the hold valid, but the request takes longer than the lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_write_under_another_holder_changes_nothing() {
     // given a holder whose write is in flight for longer than its lease
@@ -214,7 +215,7 @@ async fn late_write_under_another_holder_changes_nothing() {
         (guard, written)
     });
 
-    // when another has entered and written, and it arrives
+    // when another client has acquired and written before the request arrives
     let next = within(SOON, "the lease ends", other.lock("door").unwrap().acquire()).await.unwrap();
     next.write(set("the next one's")).await.unwrap();
     assert!(!writing.is_finished());
@@ -222,14 +223,14 @@ async fn late_write_under_another_holder_changes_nothing() {
     proxy.black_hole(false);
     let (_guard, written) = within(SOON, "it is answered", writing).await.unwrap();
 
-    // then it was executed, and wrote nothing
+    // then the server executed the request, and it wrote nothing
     assert_lost(written, LostReason::Expired);
     assert!(redis.calls().since(&before).of("evalsha") > 0);
     assert_eq!(data(&redis).unwrap(), "the next one's");
     release_guard(next).await;
 }
 
-// It is unknown whether it was written.
+// Writes whose result is unknown.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
@@ -249,7 +250,7 @@ async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
     assert_eq!(redis.calls().since(&before).of("incr"), 1);
     assert_eq!(redis.command(&["GET", "count"]).text(), "2");
 
-    // the hold continues, and has no other holder in this process after it
+    // the hold continues, but is never handed off to another task
     guard.write(set("goes on")).await.unwrap();
     let waiting = waiter(door(&client));
     eventually("it waits", SOON, || client.stats().waiting == 1);
@@ -275,7 +276,7 @@ async fn cancelled_write_runs_before_the_next_grant_or_never() {
     sleep(ms(100)).await;
     assert!(!waiting.is_finished(), "it has the lock while the write is on its way");
 
-    // when the server continues
+    // when the server continues, then the next holder has a new grant
     redis.resume();
     let next = entered(waiting).await;
     assert_ne!(next.owner(), &owner);
@@ -287,7 +288,7 @@ async fn cancelled_write_runs_before_the_next_grant_or_never() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn late_write_after_the_hold_changes_nothing() {
-    // given a write in flight whose client has given up
+    // given a write that has not arrived, whose call has failed
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let builder = Client::builder().command_timeout(ms(300));
@@ -298,7 +299,7 @@ async fn late_write_after_the_hold_changes_nothing() {
     assert!(matches!(written, Err(Error::Unavailable { .. })), "{written:?}");
     eventually("the connection is given up", SOON, || proxy.connections() > 2);
 
-    // when its lock is another's as it arrives
+    // when another client holds the lock as the write arrives
     redis.command(&["DEL", "door"]);
     hold_by_hand(&redis, "door", "java:1", secs(20));
     let monitor = redis.monitor();
@@ -309,10 +310,10 @@ async fn late_write_after_the_hold_changes_nothing() {
     assert_eq!(data(&redis), None);
 }
 
-// The server refuses.
+// Writes that the server rejects.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writes_that_cannot_all_be_made_are_not_made_at_all() {
+async fn guarded_writes_are_made_all_or_none() {
     let redis = Redis::options().arg("--maxmemory-policy", "noeviction").start();
     let guard = held(&client(&redis).await).await;
     redis.command(&["RPUSH", "list", "1"]);
@@ -340,7 +341,7 @@ async fn writes_that_cannot_all_be_made_are_not_made_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partly_failed_script_reports_it_and_keeps_its_writes() {
+async fn partly_failed_script_returns_its_error_and_keeps_its_writes() {
     let redis = Redis::start();
     let guard = held(&client(&redis).await).await;
     let long = "x".repeat(100_000);
@@ -363,8 +364,8 @@ async fn partly_failed_script_reports_it_and_keeps_its_writes() {
             "local a = 1 for i = 1, 200 do a = {a} end return a",
             "the answer is too long: 250 kB at most",
         ),
-        // Few tables, each of which contains the previous one twice: the reply would have 2^31 of
-        // them.
+        // 31 tables, each of which contains the previous one twice. The reply would have 2^31
+        // tables.
         (
             "local a = {1} for i = 1, 31 do a = {a, a} end return a",
             "the answer is too long: 250 kB at most",
@@ -381,11 +382,11 @@ async fn partly_failed_script_reports_it_and_keeps_its_writes() {
         assert!(message.contains(words) && name.as_str() == "door", "{end}: {message}");
         assert_eq!(data(&redis).unwrap(), number.to_string(), "{end}: it was done once");
     }
-    // invalid Lua is not started
+    // Redis rejects invalid Lua, and runs none of it.
     let odd = guard.eval(Script::new("redis.call('SET', 'data', 'odd')\nend end")).await;
     assert!(matches!(odd, Err(Error::Refused { .. })), "{odd:?}");
     assert_eq!(data(&redis).unwrap(), "12");
-    // and the largest replies come, on the same connection
+    // A reply of the largest size arrives, on the same connection.
     let most = guard.eval(Script::new("return string.rep('x', 249000)")).await.unwrap();
     assert_eq!(most.as_bytes().unwrap().len(), 249_000);
     release_guard(guard).await;
@@ -426,7 +427,8 @@ async fn missing_permission_refuses_before_any_write() {
         assert_eq!(keys(&redis), ["door"], "{more:?} {writes:?}");
         release_guard(guard).await;
     }
-    // only a denied command after an allowed one is executed in part, and the error says so
+    // If Redis denies a command after it has executed another, the first write stays, and the error
+    // says so.
     let client = with_acl(&redis, "narrow", &rights(&["+set", "-del"])).await;
     let guard = held(&client).await;
     let written = guard.write([Write::set("mine", "1"), Write::delete("mine")]).await;
@@ -436,7 +438,7 @@ async fn missing_permission_refuses_before_any_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_named_in_the_error() {
+async fn error_of_a_guarded_write_names_a_key_of_another_type() {
     let redis = Redis::start();
     let guard = held(&client(&redis).await).await;
     redis.command(&["SET", "door", "x"]);
@@ -451,7 +453,7 @@ async fn key_of_another_type_is_named_in_the_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_of_every_kind_write() {
+async fn locks_of_every_kind_can_make_guarded_writes() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let fenced = client.fenced_lock("fenced").unwrap().acquire().await.unwrap();

@@ -1,5 +1,5 @@
-//! Hazards of a server: a client finds them when it connects and at each health check. It logs each
-//! with its remedy, once until it is resolved.
+//! Hazards of a server. A client looks for hazards when it connects, and at each health check. It
+//! logs each hazard once, with a remedy, and logs again when the hazard is resolved.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn has(health: &Health, is_it: impl Fn(&Hazard) -> bool) -> bool {
     health.findings.iter().any(|finding| is_it(&finding.hazard))
 }
 
-/// The number of warnings with `words`.
+/// The number of logged hazards with `words`.
 fn warned(log: &Log, words: &str) -> usize {
     let text = log.text();
     let lines =
@@ -23,7 +23,7 @@ fn warned(log: &Log, words: &str) -> usize {
     lines.filter(|it| it.contains(words)).count()
 }
 
-/// The number of log entries that report `words` as resolved.
+/// The number of logs that a hazard with `words` was resolved.
 fn over(log: &Log, words: &str) -> usize {
     let text = log.text();
     text.lines()
@@ -31,8 +31,8 @@ fn over(log: &Log, words: &str) -> usize {
         .count()
 }
 
-/// A client at `url` logs the hazard once, with its remedy, and not again when the connections to
-/// `redis` are closed. The next health check finds it.
+/// Asserts that a client of `url` logs the hazard once, with its remedy. It must not log the hazard
+/// again when `redis` closes its connections. The next health check must report the hazard.
 async fn is_found_and_logged_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard) -> bool) {
     let (log, _logged) = Log::begin();
     let client = Client::connect(url).await.unwrap();
@@ -84,7 +84,8 @@ async fn unprotected_primary_is_found_and_logged_once() {
     is_found_and_logged_once(&primary.url(), &primary, |it| *it == Hazard::UnprotectedPrimary)
         .await;
 
-    // and no more when it does not, or has none
+    // The hazard is resolved when the primary requires a replica, and when the primary has no
+    // replica.
     let client = Client::connect(&primary.url()).await.unwrap();
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     assert_eq!(client.health().await.findings, []);
@@ -93,7 +94,8 @@ async fn unprotected_primary_is_found_and_logged_once() {
     healed(&client, PATIENCE, "it has none", |health| health.findings.is_empty()).await;
 }
 
-/// A server without free memory rejects every lock. Once, the health check said that it is ready.
+/// A server without free memory rejects every lock. Former bug: the health check returned that the
+/// client is ready.
 #[tokio::test]
 async fn client_of_a_full_server_is_not_ready() {
     let server = Redis::start();
@@ -108,7 +110,7 @@ async fn client_of_a_full_server_is_not_ready() {
     assert!(client.health().await.is_ready());
 }
 
-/// Once, only a health check noticed the hazard when it returned.
+/// Former bug: when the hazard returned, only the health check reported it, and the log did not.
 #[tokio::test]
 async fn returning_hazard_is_logged_again_with_its_end() {
     let primary = Redis::start();
@@ -128,7 +130,7 @@ async fn returning_hazard_is_logged_again_with_its_end() {
 }
 
 #[tokio::test]
-async fn temporary_hazard_is_logged_as_resolved_without_a_check() {
+async fn temporary_hazard_is_logged_as_resolved_without_health_check() {
     let refuses = Redis::options().arg("--min-replicas-to-write", "1").start();
     let evicts = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
     let well = Redis::start();
@@ -154,8 +156,8 @@ async fn temporary_hazard_is_logged_as_resolved_without_a_check() {
     }
 }
 
-/// When the last replica dies, the primary accepts as few unprotected writes as before. Once, the
-/// missing replica was not logged.
+/// Without a replica, no server can replace the primary. Former bug: a missing replica was not
+/// logged.
 #[tokio::test]
 async fn primary_without_replicas_is_found_and_logged_each_time() {
     let redis = Sentinels::options().replicas(1).start();
@@ -172,15 +174,15 @@ async fn primary_without_replicas_is_found_and_logged_each_time() {
             healed(&client, PATIENCE, "it has none", |health| has(health, is_it)).await;
             replica.start_again();
             healed(&client, PATIENCE, "it has one", |health| !has(health, is_it)).await;
-            let words = "no server can replace it";
+            let words = "no server can replace this primary";
             assert_eq!([warned(&log, words), over(&log, words)], [times, times], "{}", log.text());
         }
     }
 }
 
-/// Once, the hazard was logged as resolved when the last replica was gone.
+/// Former bug: when the last replica stopped, the hazard was logged as resolved.
 #[tokio::test]
-async fn unprotected_primary_stays_raised_without_replicas() {
+async fn unprotected_primary_hazard_stays_raised_without_replicas() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
     let (log, _logged) = Log::begin();
@@ -191,10 +193,20 @@ async fn unprotected_primary_stays_raised_without_replicas() {
     healed(&client, PATIENCE, "it has none", |health| !has(health, is_it)).await;
     replica.start_again();
     healed(&client, PATIENCE, "it has one", |health| has(health, is_it)).await;
-    assert_eq!([warned(&log, "cut off"), over(&log, "cut off")], [1, 0], "{}", log.text());
+    assert_eq!(
+        [warned(&log, "cuts off this primary"), over(&log, "cuts off this primary")],
+        [1, 0],
+        "{}",
+        log.text()
+    );
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     healed(&client, PATIENCE, "it does not", |health| !has(health, is_it)).await;
-    assert_eq!([warned(&log, "cut off"), over(&log, "cut off")], [1, 1], "{}", log.text());
+    assert_eq!(
+        [warned(&log, "cuts off this primary"), over(&log, "cuts off this primary")],
+        [1, 1],
+        "{}",
+        log.text()
+    );
 }
 
 #[tokio::test]
@@ -208,7 +220,8 @@ async fn missing_replicas_are_found_and_logged() {
     assert!(matches!(refused, leasehold::Error::NotReplicated { .. }), "{refused}");
     let text = log.text();
     let taken_back = |it: &&str| {
-        it.contains("WARN") && it.contains("grant released: too few replicas acknowledged it")
+        it.contains("WARN")
+            && it.contains("acquisition undone: too few replicas sent an acknowledgement in time")
     };
     assert_eq!(text.lines().filter(taken_back).count(), 1, "{text}");
 
@@ -240,8 +253,8 @@ async fn lagging_replica_is_found_and_logged_once_by_name() {
     healed(&client, PATIENCE, "it has caught up", |health| !has(health, is_it)).await;
 }
 
-/// A server whose replies are changed: the rest of each line after `this` is replaced by the result
-/// of `that`.
+/// A proxy that changes the replies of a server. In each line that contains `this`, it replaces the
+/// rest of the line by the result of `that`.
 fn server_with_changed_replies(
     redis: &Redis,
     this: &'static str,
@@ -315,8 +328,8 @@ async fn two_sentinels_are_a_hazard_that_is_logged_once() {
 
 #[tokio::test]
 async fn lost_sentinel_majority_is_found_and_logged_once() {
-    // With a short timeout, a sentinel considers a dead one alive when it has connected again after
-    // a second.
+    // With a short `down_after`, a sentinel that has connected again after a second believes that a
+    // dead sentinel is alive.
     let redis = Sentinels::options().down_after(secs(2)).start();
     let url = redis.url();
     let client = Client::connect(&url).await.unwrap();
@@ -330,7 +343,7 @@ async fn lost_sentinel_majority_is_found_and_logged_once() {
     is_found_and_logged_once(&url, &redis.servers()[0], is_it).await;
 }
 
-/// Once, the log said of a sentinel that had replied for minutes that it may use TLS.
+/// Former bug: the log proposed TLS for a sentinel that had replied for minutes.
 #[tokio::test]
 async fn missing_sentinels_are_found_and_logged_once() {
     let redis = Sentinels::start();
@@ -351,7 +364,7 @@ fn warned_of(log: &Log, words: &str) -> usize {
     log.text().lines().filter(|it| it.contains("WARN") && it.contains(words)).count()
 }
 
-/// Once, the log said that the sentinels do not reply, and should be started.
+/// Former bug: the log stated that no sentinel replies, and proposed to start them.
 #[tokio::test]
 async fn sentinels_without_a_primary_are_logged() {
     let locked = Redis::options().password("eyes");
@@ -359,14 +372,19 @@ async fn sentinels_without_a_primary_are_logged() {
     let misspelt = redis.url().replace("mymaster", "yours");
     for (url, password, words, cause) in [
         (redis.url(), "wrong", "sentinel rejected this client", "check sentinel_password"),
-        (misspelt, "eyes", "did not name the primary", "does not watch a primary `yours`"),
+        (
+            misspelt,
+            "eyes",
+            "returned no address of the primary",
+            "does not watch a primary named `yours`",
+        ),
     ] {
         let (log, _logged) = Log::begin();
         let client = Client::builder().sentinel_password(password).connect_lazy(&url).unwrap();
         let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
         let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
         assert!(health.obstacle.as_ref().is_some_and(|it| it.contains(cause)), "{health:?}");
-        let hazard = "no sentinel names the primary";
+        let hazard = "no sentinel returned the address of the primary";
         let reported = (warned_of(&log, words), warned_of(&log, cause), warned_of(&log, hazard));
         assert_eq!((reported.0, reported.2), (3, 1), "{}", log.text());
         assert!(reported.1 >= 3, "{}", log.text());
@@ -374,7 +392,7 @@ async fn sentinels_without_a_primary_are_logged() {
     }
 }
 
-/// Once, a client kept its primary, and did not log that it would follow no failover.
+/// Former bug: the client kept its primary, and did not log that it could follow no failover.
 #[tokio::test]
 async fn forgotten_primary_of_sentinels_is_logged() {
     let redis = Sentinels::options().replicas(1).start();
@@ -389,7 +407,7 @@ async fn forgotten_primary_of_sentinels_is_logged() {
     let words = "cannot follow a failover";
     assert_eq!(warned_of(&log, words), 1, "{}", log.text());
 
-    // and that one of them knows it again
+    // The log reports the end when a sentinel watches the primary again.
     let port = redis.servers()[0].port().to_string();
     let monitor = ["SENTINEL", "MONITOR", redis.name(), "127.0.0.1", &port, "2"];
     redis.sentinels()[0].command(&monitor);
@@ -399,7 +417,7 @@ async fn forgotten_primary_of_sentinels_is_logged() {
     assert_eq!(log.text().lines().filter(ends).count(), 1, "{}", log.text());
 }
 
-/// Once, this was only logged for the last sentinel in the URL.
+/// Former bug: the client logged the hazard only if the sentinel that failed last was in the URL.
 #[tokio::test]
 async fn last_failed_sentinel_is_logged_as_no_sentinel() {
     let redis = Sentinels::options().replicas(1).start();
@@ -438,8 +456,8 @@ async fn cluster_nodes_are_checked_and_each_kind_is_logged_once() {
     assert_eq!(warned(&log, "volatile-ttl"), 1, "{}", log.text());
 }
 
-/// Once, a finding of an earlier connection counted as known for ever, so no later one of its kind
-/// was logged.
+/// Former bug: a finding at the old address counted as known for ever. A later finding of the same
+/// kind was therefore not logged.
 #[tokio::test]
 async fn moved_node_is_not_found_at_its_old_address() {
     let cluster = Cluster::options().replicas(0).start();
@@ -464,7 +482,7 @@ async fn moved_node_is_not_found_at_its_old_address() {
     assert_eq!(over(&log, words), 1, "{}", log.text());
 }
 
-/// Once, the end of the hazard was not logged.
+/// Former bug: the end of the hazard was not logged.
 #[tokio::test]
 async fn unowned_slot_is_a_hazard_until_a_node_serves_it() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -483,7 +501,7 @@ async fn unowned_slot_is_a_hazard_until_a_node_serves_it() {
     assert_eq!([warned(&log, words), over(&log, words)], [1, 1], "{}", log.text());
 }
 
-/// A node that was importing a slot, and never owned one.
+/// The added node imports a slot, but the migration is called off and the node never owns a slot.
 #[tokio::test]
 async fn node_without_slots_has_no_hazard_after_its_removal() {
     let cluster = Cluster::options().replicas(0).start();
@@ -510,8 +528,8 @@ async fn node_without_slots_has_no_hazard_after_its_removal() {
     assert_eq!(warned(&log, words), 2, "{}", log.text());
 }
 
-/// Once, a node that was still connecting made a new client of a cluster not ready. So did one of
-/// three nodes that was unreachable.
+/// Former bug: a new client of a cluster was not ready while one node was still connecting, or if
+/// one of three nodes was unreachable.
 #[tokio::test]
 async fn cluster_is_ready_while_one_node_is_unreachable() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -537,7 +555,7 @@ async fn cluster_is_ready_while_one_node_is_unreachable() {
     healed(&client, PATIENCE, "nobody is there", |health| !health.is_ready()).await;
 }
 
-/// Once, the node was logged as a lost connection, without the affected names.
+/// Former bug: the client logged a lost connection, and not which names were affected.
 #[tokio::test]
 async fn unreachable_node_is_logged_with_its_slots_until_it_returns() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -570,7 +588,7 @@ async fn primary_with_too_few_replicas_is_not_ready() {
     assert!(error.to_string().contains("NOREPLICAS"), "{error}");
 }
 
-/// Nodes that report at first that they have no sharded channels, as before an upgrade.
+/// At first, the nodes reply that they have no sharded channels, as before an upgrade.
 #[tokio::test]
 async fn channel_mode_change_is_found_and_logged_once() {
     came_with(7, "denied subcommands");
@@ -588,8 +606,8 @@ async fn channel_mode_change_is_found_and_logged_once() {
     assert_eq!(warned(&log, "restart the clients"), 1, "{}", log.text());
 }
 
-/// Once, the client believed the last node that replied. So the hazard was logged and resolved in
-/// turn, several times a second.
+/// Former bug: the client took the version of the cluster from the node that replied last. It
+/// logged the hazard and its end in turn, several times a second.
 #[tokio::test]
 async fn cluster_of_two_versions_is_logged_once() {
     came_with(7, "denied subcommands");
@@ -600,7 +618,7 @@ async fn cluster_of_two_versions_is_logged_once() {
     let client = builder.connect(&cluster.url()).await.unwrap();
     let [old, lost, _] = &cluster.nodes()[..] else { panic!("there are three") };
     old.command(&["ACL", "SETUSER", "door", "-pubsub|shardnumsub"]);
-    // when they get many requests, because a task waits for one of them
+    // when the nodes receive many requests for the topology, because a task waits for a dead node
     let lock = client.lock(cluster.key_on(lost, "door")).unwrap();
     lost.stop();
     lock.acquire_within(secs(5)).await.unwrap_err();
@@ -618,10 +636,10 @@ fn blocking_client_finds_the_same_hazards() {
     assert!(health.findings[0].to_string().contains("set maxmemory-policy noeviction"));
 }
 
-/// The limit of a health check in any outage.
+/// The longest time that a health check may take in any outage.
 const PROMPT: Duration = Duration::from_millis(300);
 
-/// A health check, which returns within [`PROMPT`].
+/// Asserts that a health check returns within [`PROMPT`].
 async fn prompt_health(client: &Client) -> Health {
     let began = Instant::now();
     let health = client.health().await;
@@ -629,7 +647,7 @@ async fn prompt_health(client: &Client) -> Health {
     health
 }
 
-/// In `health`, only this node is unreachable, for some time, with the reason.
+/// Asserts that `health` names only this node as unreachable, for how long, and why.
 #[track_caller]
 fn names_one_unreachable(health: &Health, node: &Redis) {
     let away: Vec<_> = health.nodes.iter().filter(|it| !it.is_reachable()).collect();
@@ -638,7 +656,8 @@ fn names_one_unreachable(health: &Health, node: &Redis) {
     assert!(away.obstacle.is_some() && away.silent_for.is_some(), "{health:?}");
 }
 
-/// Once, checks of a client whose servers fail took 1.5 s and more, and Kubernetes waits for 1 s.
+/// Former bug: if a server failed, a health check took 1.5 s or more. A probe of Kubernetes waits
+/// for 1 s.
 #[tokio::test]
 async fn health_is_prompt_and_ready_when_a_cluster_node_is_killed() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -663,7 +682,8 @@ async fn health_is_prompt_and_ready_when_a_cluster_node_is_frozen() {
     let client = client.connect(&cluster.url()).await.unwrap();
     let frozen = &cluster.nodes()[1];
     frozen.pause();
-    // While the connection still exists, and after the client has closed it.
+    // The first checks happen while the connection exists, the later ones after the client has
+    // closed it.
     for _ in 0..8 {
         let health = prompt_health(&client).await;
         assert!(health.is_ready(), "{health:?}");
@@ -673,7 +693,7 @@ async fn health_is_prompt_and_ready_when_a_cluster_node_is_frozen() {
     frozen.resume();
 }
 
-/// Once, one frozen node delayed the start of each client by the connect timeout.
+/// Former bug: a frozen node delayed the start of each client by the connect timeout.
 #[tokio::test]
 async fn connect_does_not_wait_for_a_frozen_cluster_node() {
     let cluster = Cluster::options().replicas(0).start();

@@ -1,5 +1,6 @@
-//! Inputs of a user: odd names, absurd durations, wrong URLs, servers of another kind. Each works
-//! exactly, or is rejected in time with an error that names the wrong part and hides the password.
+//! Inputs of a user: odd names, absurd durations, wrong URLs, servers of another kind. Each input
+//! either works exactly, or is rejected in time. The error then names the wrong part and hides the
+//! password.
 
 use std::{error::Error as _, fmt::Debug, time::Duration};
 
@@ -15,7 +16,7 @@ use tokio::{
 // Names.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unusual_name_locks_exactly_that_key() {
+async fn lock_of_an_unusual_name_is_exactly_that_key() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let longest = "x".repeat(512);
@@ -134,7 +135,7 @@ async fn error_prints_an_unusual_name_on_one_line() {
 
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Too short and too long for Redis.
+/// Durations that are too short or too long for Redis.
 const ABSURD: [Duration; 4] = [
     Duration::ZERO,
     Duration::from_nanos(999_999),
@@ -142,7 +143,7 @@ const ABSURD: [Duration; 4] = [
     Duration::MAX,
 ];
 
-/// Checks that all three ways to acquire reject `lock` with an error that names `setting`.
+/// Asserts that all three ways to acquire `lock` fail with an error that names `setting`.
 async fn refused_in(lock: Lock, setting: &str) {
     for error in [
         lock.try_acquire().await.unwrap_err(),
@@ -213,7 +214,7 @@ async fn invalid_timeouts_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn century_is_exact_to_the_millisecond() {
+async fn lease_of_a_century_is_exact_to_the_millisecond() {
     let redis = Redis::start();
     let client = client(&redis).await;
     for lock in [client.lock("ttl").unwrap().ttl(CENTURY), client.lock("l").unwrap().lease(CENTURY)]
@@ -239,7 +240,7 @@ async fn lease_of_a_millisecond_leaves_nothing() {
     assert!(keys(&redis).is_empty());
 }
 
-// URLs and servers. The password in each is `hunter2`.
+// URLs and servers. `hunter2` is the password in each of them.
 
 const PASSWORD: &str = "hunter2";
 
@@ -248,14 +249,14 @@ fn hasty() -> ClientBuilder {
     Client::builder().connect_timeout(secs(1))
 }
 
-/// Returns why `builder` cannot connect to `url`. The error must come in time and hide the
-/// password.
+/// Returns the error with which `builder` fails to connect to `url`. The error must come in time
+/// and hide the password.
 async fn refusal(builder: ClientBuilder, url: &str) -> Error {
     let start = Instant::now();
     let Err(error) = within(secs(10), url, builder.connect(url)).await else {
         panic!("{url} was connected to")
     };
-    // The timeout of a second, and extra time for a busy machine.
+    // The timeout is one second. The other two are for a busy machine.
     assert!(start.elapsed() < secs(3), "{url}: {:?}", start.elapsed());
     keeps_the_password(&error);
     let mut cause = error.source();
@@ -272,7 +273,7 @@ fn keeps_the_password<T: Debug + ToString + ?Sized>(shown: &T) {
     }
 }
 
-/// Checks that a connection is refused with all of `parts` in its words.
+/// Asserts that the connection was rejected, and that the error contains all of `parts`.
 #[track_caller]
 fn says(error: &Error, parts: &[&str]) {
     let words = error.to_string();
@@ -311,7 +312,7 @@ async fn invalid_url_is_refused_with_its_wrong_part() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closed_port_is_named() {
+async fn connect_error_names_a_closed_port() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -329,13 +330,13 @@ async fn error_names_a_host_that_has_no_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_socket_is_named() {
+async fn connect_error_names_a_missing_socket() {
     let error = refusal(hasty(), "unix:///nowhere/redis.sock?pass=hunter2").await;
     says(&error, &["/nowhere/redis.sock", "No such file"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_password_is_named() {
+async fn connect_error_names_a_wrong_password() {
     let redis = Redis::options().password("right").start();
     let address = format!("127.0.0.1:{}", redis.port());
     let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
@@ -346,7 +347,7 @@ async fn wrong_password_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_password_is_named() {
+async fn connect_error_names_a_missing_password() {
     let redis = Redis::options().password("right").start();
     let error = refusal(hasty(), &redis.url()).await;
     says(&error, &[&format!("127.0.0.1:{}", redis.port()), "password is required"]);
@@ -354,16 +355,16 @@ async fn missing_password_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_user_is_named() {
+async fn connect_error_names_an_unknown_user() {
     let redis = Redis::start();
     let error = refusal(hasty().credentials("nobody", PASSWORD), &redis.url()).await;
     says(&error, &["user or password is wrong"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unneeded_password_is_rejected_as_wrong() {
-    // Redis accepts any password for a default user without one. It accepts none for a disabled
-    // user.
+async fn password_of_a_disabled_user_is_reported_as_wrong() {
+    // Redis accepts any password for the default user if that user has none, so the test needs
+    // another user. Redis accepts no password for a disabled user.
     let redis = Redis::start();
     redis.command(&["ACL", "SETUSER", "off-duty", "off", ">hunter2", "~*", "&*", "+@all"]);
     let error = refusal(hasty().credentials("off-duty", PASSWORD), &redis.url()).await;
@@ -371,7 +372,7 @@ async fn unneeded_password_is_rejected_as_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_database_is_named() {
+async fn connect_error_names_a_missing_database() {
     let redis = Redis::start();
     let error = refusal(hasty(), &format!("{}99", redis.url())).await;
     says(&error, &["DB index"]);
@@ -381,17 +382,18 @@ async fn missing_database_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_with_too_many_clients_is_reported_as_hung_up() {
+async fn connection_beyond_maxclients_is_reported() {
     let redis = Redis::start();
     let mut admin = Connection::open(redis.port());
     admin.command(&["CONFIG", "SET", "maxclients", "1"]);
     let error = refusal(hasty(), &redis.url()).await;
-    // The reply is lost if the client was writing when the server closed the connection.
+    // If the client was writing when the server closed the connection, the reply of the server is
+    // lost.
     let words = error.to_string();
     assert!(words.contains("max number of clients") || words.contains("closed"), "{words}");
 }
 
-/// A listener that handles each connection with `act`. Returns its address.
+/// Starts a listener that handles each connection with `act`. Returns its address.
 async fn impostor<F>(act: impl Fn(TcpStream) -> F + Send + 'static) -> String
 where
     F: Future<Output = ()> + Send + 'static,
@@ -420,7 +422,7 @@ async fn web_server_is_distinguished_from_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn silent_server_is_given_up_after_the_connect_timeout() {
+async fn connect_fails_at_its_timeout_when_the_server_is_silent() {
     let address = impostor(|stream| async move {
         sleep(secs(30)).await;
         drop(stream);
@@ -431,14 +433,14 @@ async fn silent_server_is_given_up_after_the_connect_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn immediately_closed_connection_is_named() {
+async fn connect_error_names_an_immediately_closed_connection() {
     let address = impostor(|stream| async move { drop(stream) }).await;
     let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
     says(&error, &[&address, "closed"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn garbage_without_end_is_given_up_in_time() {
+async fn connect_to_a_server_of_endless_garbage_fails_in_time() {
     let address = impostor(|mut stream| async move {
         while stream.write_all(b"$5\r\nhello world, this is no reply\r\n").await.is_ok() {
             sleep(ms(1)).await;

@@ -1,4 +1,4 @@
-//! The latch on a real server: its bytes, its costs, and its faults.
+//! The latch on a real server: its keys and messages, its costs, and its faults.
 
 use crate::common::{
     Listener, SOON, client, is_no_number, keys, ms, pttl, secs, subscribers, until_subscribed,
@@ -40,7 +40,7 @@ async fn latch_counter_and_channel_match_redisson() {
     assert_eq!(latch.count_down().await.unwrap(), 0);
     assert_eq!(listener.received(), [""; 0]);
 
-    // a client that deletes it opens it, and the call reports that
+    // Deleting the latch opens it, and `delete` returns that it existed.
     latch.set(2).await.unwrap();
     assert!(latch.delete().await.unwrap());
     assert_eq!(listener.received(), ["1", "0"]);
@@ -69,7 +69,8 @@ async fn latch_opened_by_redissons_commands_wakes_waiters() {
     redis.command(&["SET", "start", "1"]);
     let waiter = waiting(&latch);
     until_subscribed(&redis, CHANNEL);
-    // a latch that is closed again only causes a request
+    // Any other message only makes waiters repeat their request. "1" means that a latch was closed
+    // again.
     redis.command(&["PUBLISH", CHANNEL, "1"]);
     redis.command(&["PUBLISH", CHANNEL, "nonsense"]);
     sleep(ms(100)).await;
@@ -106,7 +107,7 @@ async fn thousand_waiting_tasks_cost_one_waiter() {
         .into_iter()
         .for_each(|it| it.unwrap().unwrap());
     let calls = redis.calls().since(&before);
-    // Each check is one GET, and the script has two more.
+    // Each check is one `GET`, and the script has two more.
     assert!(calls.of("get") <= 2 + 4, "{calls}");
     assert_eq!((calls.of("subscribe"), calls.of("evalsha")), (1, 1), "{calls}");
 }
@@ -127,7 +128,7 @@ async fn count_down_with_a_lost_reply_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unanswered_count_may_count_twice_by_a_second_call() {
+async fn second_count_down_after_a_lost_reply_may_count_twice() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let builder = Client::builder().request_timeout(secs(2));
@@ -175,7 +176,7 @@ async fn cancelled_waiter_leaves_no_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_outlasts_a_restart() {
+async fn latch_waiter_continues_after_a_restart() {
     let redis = Redis::options().persistent().start();
     let (latch, other) = (latch(&redis).await, latch(&redis).await);
     latch.set(1).await.unwrap();
@@ -203,7 +204,7 @@ async fn scripts_that_are_forgotten_are_loaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_not_changed_by_a_latch() {
+async fn key_of_another_type_is_reported_and_not_changed() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     redis.command(&["HSET", "start", "field", "value"]);
@@ -250,7 +251,7 @@ async fn denied_latch_user_gets_an_error_or_polls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_count_changes_nothing() {
+async fn denied_count_down_changes_nothing() {
     let redis = Redis::start();
     redis.command(&["SET", "start", "2"]);
     let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
@@ -279,7 +280,7 @@ async fn full_server_counts_nothing_and_opens_a_deleted_latch() {
     latch.wait().await.unwrap();
 }
 
-/// Once, the count-down returned 0, which means open.
+/// Former bug: the count-down returned 0, which means that the latch is open.
 #[tokio::test(flavor = "multi_thread")]
 async fn count_down_returns_no_zero_when_java_set_the_largest_count() {
     let redis = Redis::start();

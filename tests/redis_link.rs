@@ -1,4 +1,4 @@
-//! Connections to a server with wrong replies, or without replies, and the errors for the user.
+//! Connections to a server that sends wrong replies or no replies, and the errors that a user gets.
 
 mod common;
 
@@ -27,8 +27,9 @@ fn words(bytes: impl Into<Vec<u8>>) -> Tampering {
     Tampering::Words(vec![(Duration::ZERO, bytes.into())])
 }
 
-/// A server, and a proxy in front of it that passes replies unchanged until it is switched on.
-/// After that it sends `lie` instead of each reply, on the connections that exist at that time.
+/// A server, and a proxy in front of it. The proxy passes replies on unchanged until the test
+/// switches it. It then sends `lie` instead of each reply, but only on connections that exist at
+/// that time.
 struct Setup {
     redis: Redis,
     tampering: TamperingProxy,
@@ -60,11 +61,11 @@ impl Setup {
     }
 }
 
-// A reply belongs to its request.
+// Replies and their requests.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_reply_completes_no_other_request() {
-    // given a server that repeats its first reply without a request
+    // given a server that sends its first reply twice
     let once = AtomicBool::new(false);
     let t = Setup::new(move |output| match once.swap(true, Ordering::SeqCst) {
         true => Tampering::Truth,
@@ -76,18 +77,18 @@ async fn repeated_reply_completes_no_other_request() {
     hold_by_hand(&t.redis, "held", "java:1", secs(60));
     t.lies();
 
-    // when a lock is granted, and another one is requested that is held
+    // when the client acquires a free lock, and then tries a held one
     let guard = client.lock("free").unwrap().acquire().await.unwrap();
     eventually("the connection is made again", SOON, || client.stats().reconnects == 1);
     let held = client.lock("held").unwrap().try_acquire().await.unwrap();
 
-    // then the grant is used only once
+    // then the client takes the grant as the reply to one request only
     assert!(held.is_none());
     release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_with_wrong_script_hashes_is_refused() {
+async fn server_that_returns_wrong_script_hashes_is_refused() {
     let redis = Redis::start();
     for (lie, part) in [
         ("$40\r\n0123456789012345678901234567890123456789\r\n", "unexpected reply"),
@@ -106,7 +107,7 @@ async fn server_with_wrong_script_hashes_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_without_a_greeting_is_no_redis() {
+async fn server_without_a_hello_reply_is_not_taken_for_redis() {
     let redis = Redis::start();
     for lie in ["+OK\r\n", ":3\r\n", "%1\r\n+proto\r\n:2\r\n", "%0\r\n", "*0\r\n", "$-1\r\n"] {
         let tampering = TamperingProxy::before(redis.port(), move |output| match output.nth {
@@ -136,7 +137,7 @@ async fn sentinel_is_distinguished_from_a_lock_server() {
     );
 }
 
-// A silent connection is closed.
+// Silent connections.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connection_is_replaced_in_time() {
@@ -155,7 +156,7 @@ async fn silent_connection_is_replaced_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_that_replies_byte_by_byte_is_given_up() {
+async fn connect_to_a_server_that_replies_byte_by_byte_fails_in_time() {
     let drip = |output: &ServerMessage<'_>| {
         let word = |byte: &u8| (ms(100), vec![*byte]);
         Tampering::Words(output.bytes.iter().map(word).collect())
@@ -171,20 +172,20 @@ async fn server_that_replies_byte_by_byte_is_given_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_server_and_cancelled_callers_keep_the_connection() {
-    // given a server that takes a good part of the command timeout for each reply
+    // given a server that takes half of the command timeout for each reply
     const LIMIT: Duration = secs(2);
     let t = Setup::new(|output| Tampering::Words(vec![(LIMIT / 2, output.bytes.into())]));
     let client = t.client_of(builder().command_timeout(LIMIT)).await;
     t.lies();
 
-    // when some callers leave before their replies, and others do not
+    // when some callers time out before their replies, and others do not
     for name in ["a", "b", "c"] {
         let left = client.lock(name).unwrap().acquire_within(ms(10)).await;
         assert!(matches!(left, Err(Error::Unavailable { .. })), "{left:?}");
         tokio::time::sleep(LIMIT).await;
     }
 
-    // then the connection stays
+    // then the client keeps the connection
     eventually("what they left is given back", SOON, || keys(&t.redis).is_empty());
     assert_eq!(client.stats().reconnects, 0);
 }
@@ -194,8 +195,8 @@ async fn short_block_of_the_server_closes_no_connection() {
     let redis = Redis::start();
     let client = Client::builder().command_timeout(secs(3)).connect(&redis.url()).await.unwrap();
     let mut other = Connection::open(redis.port());
-    // From Redis 7.2 on, the clock of a script stands still, so the script could not know when to
-    // end.
+    // `DEBUG SLEEP`, because from Redis 7.2 on a script sees no time pass, and could not know when
+    // to end.
     other.send(&["DEBUG", "SLEEP", "1"]).unwrap();
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!(client.stats().reconnects, 0);
@@ -204,7 +205,7 @@ async fn short_block_of_the_server_closes_no_connection() {
 // Limits.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endless_login_is_given_up_in_time_without_memory() {
+async fn endless_login_reply_is_abandoned_without_using_memory() {
     let _alone = MEASURED.lock().await;
     let redis = Redis::start();
     for flood in [&b"+xxxxxxxxxxxxxxxx"[..], b"$1000000000000\r\n", b"x"] {
@@ -223,7 +224,7 @@ async fn endless_login_is_given_up_in_time_without_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn oversized_reply_ends_the_connection_without_memory() {
+async fn oversized_reply_ends_the_connection_without_using_memory() {
     let _alone = MEASURED.lock().await;
     let long = format!("$60000000\r\n{}\r\n", "x".repeat(60_000_000));
     let t = Setup::new(move |_| words(long.clone()));
@@ -233,7 +234,7 @@ async fn oversized_reply_ends_the_connection_without_memory() {
     release_guard(within(SOON, "a grant", client.lock("door").unwrap().acquire()).await.unwrap())
         .await;
     assert_eq!(client.stats().reconnects, 1);
-    // the proxy has its own copies of it
+    // The limit is high because the proxy, in this process, has copies of the reply.
     assert!(memory() < before + 250_000_000, "{before} became {}", memory());
 }
 
@@ -252,20 +253,20 @@ async fn oversized_message_is_skipped() {
     assert_eq!(client.stats().reconnects, 0);
 }
 
-/// For tests that use much memory, or that measure the memory of this process.
+/// Held by tests that use much memory, or that measure the memory of this process.
 static MEASURED: Mutex<()> = Mutex::const_new(());
 
-/// How many bytes of memory this process has.
+/// The memory of this process, in bytes.
 fn memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
     status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-// Secrets.
+// Passwords in errors.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn error_of_a_server_without_hello_hides_the_password() {
-    // like a Redis server whose HELLO is renamed
+    // The server replies like a Redis whose `HELLO` is renamed.
     let redis = Redis::start();
     let tampering = TamperingProxy::before(redis.port(), |_| {
         words(
@@ -289,7 +290,7 @@ async fn user_without_a_password_logs_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_error_copies_a_whole_reply() {
+async fn error_never_contains_a_whole_long_reply() {
     let long = format!("*2\r\n:1\r\n$100000\r\n{}\r\n", "\n".repeat(100_000));
     let t = Setup::new(move |_| words(long.clone()));
     let client = t.client().await;
@@ -312,7 +313,7 @@ fn client_of_one_runtime_works_on_the_next() {
     });
     first.shutdown_timeout(secs(1));
 
-    // then it locks and releases on the next one
+    // then the client acquires and releases on the next runtime
     Runtime::new().unwrap().block_on(async {
         let window = within(SOON, "a grant", client.lock("window").unwrap().acquire()).await;
         release_guard(window.unwrap()).await;
@@ -339,7 +340,7 @@ fn call_outside_of_a_runtime_is_an_error() {
 
 // The errors that a user gets.
 
-/// The logs of all threads about the server on `port`, from now on.
+/// Returns a function that reads the logs of all threads about the server on `port`, from now on.
 fn log_of(port: u16) -> impl Fn() -> String {
     static LOG: LazyLock<Log> = LazyLock::new(|| {
         let log = Log::default();
@@ -381,7 +382,7 @@ async fn loss_is_logged_once_with_its_cause_and_once_at_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn timeout_error_names_the_connect_failure() {
-    // given a server that is unreachable, or has another password by now
+    // given a server that is unreachable, and one whose password has changed
     let away = Redis::start();
     let changed = Redis::options().password("old").start();
     let clients = [
@@ -394,7 +395,8 @@ async fn timeout_error_names_the_connect_failure() {
     admin.command(&["CONFIG", "SET", "requirepass", "new"]);
     admin.command(&["CLIENT", "KILL", "TYPE", "normal"]);
 
-    // then a timeout shorter than the command timeout reports it
+    // then the error of a timeout names the cause, even if the timeout is shorter than the command
+    // timeout
     for (client, part) in clients {
         let lock = client.lock("door").unwrap();
         let error = lock.acquire_within(ms(500)).await.unwrap_err();
@@ -425,7 +427,7 @@ async fn error_at_a_server_that_is_not_redis_is_one_plain_line() {
     }
 }
 
-/// The proxy counts the replies, so the client must not send more requests than it needs.
+/// The proxy counts replies. It therefore counts a request that the client need not send.
 #[tokio::test(flavor = "multi_thread")]
 async fn login_sends_a_greeting_and_a_name() {
     let redis = Redis::start();
@@ -436,6 +438,7 @@ async fn login_sends_a_greeting_and_a_name() {
         Tampering::Truth
     });
     let _client = Client::connect(&tampering.url()).await.unwrap();
-    // on each connection: HELLO, three times CLIENT and INFO; on that for commands all 59 scripts
+    // Each connection sends `HELLO`, three `CLIENT` commands and `INFO`. The connection for
+    // commands also loads all 59 scripts.
     assert_eq!(replies.load(Ordering::SeqCst), 2 * (1 + 3 + 1) + 59);
 }

@@ -1,4 +1,4 @@
-//! The map and the set on a real server: their bytes, their costs, and the result of faults.
+//! The map and the set on a real server: their keys, their costs, and faults.
 
 use crate::common::{
     GUIDE, SOON, as_user, client, commands_of_the_guide, follow, hash, keys, ms, within,
@@ -11,7 +11,7 @@ fn order() -> String {
     "42".to_owned()
 }
 
-/// A map and a set behind a proxy that can lose replies.
+/// A map and a set of a client that connects through `proxy`, which can lose replies.
 async fn behind(proxy: &Proxy) -> (Map<String, u32>, Set<String>) {
     let client = Client::builder().command_timeout(ms(500)).connect(&proxy.url()).await.unwrap();
     (client.map("orders").unwrap(), client.set("seen").unwrap())
@@ -28,7 +28,7 @@ async fn map_is_a_hash_and_set_is_a_set() {
     let seen = client.set::<String>("seen").unwrap();
     seen.insert(&order()).await.unwrap();
     assert_eq!(redis.command(&["SMEMBERS", "seen"]).list()[0].text(), "42");
-    // Each idempotency key ends by itself.
+    // Each idempotency key has a TTL.
     for key in keys(&redis).iter().filter(|key| key.contains("__receipt")) {
         let rest = redis.command(&["PTTL", key]).number();
         assert!((1..=60_000).contains(&rest), "{key}: {rest}");
@@ -36,7 +36,7 @@ async fn map_is_a_hash_and_set_is_a_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reply_of_a_change_survives_a_lost_reply() {
+async fn retried_map_change_returns_the_result_of_the_first_try() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let (orders, seen) = behind(&proxy).await;
@@ -92,13 +92,13 @@ async fn old_server_refuses_a_ttl() {
     let orders = client(&redis).await.map::<String, u32>("orders").unwrap();
     orders.insert(&order(), &6).await.unwrap();
     match orders.insert_for(&order(), &7, ms(60_000)).await {
-        // This server is not old.
+        // This server knows the TTL of a field, so the call succeeds.
         Ok(before) => assert_eq!(before, Some(6)),
         Err(error) => {
             assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-            assert!(error.to_string().contains("use Redis 7.4 or Valkey 9"), "{error}");
+            assert!(error.to_string().contains("use Redis 7.4, Valkey 9 or newer"), "{error}");
             assert_eq!(orders.get(&order()).await.unwrap(), Some(6));
-            // It is no receipt of a change that did not happen.
+            // A rejected change leaves no idempotency key.
             assert_eq!(keys(&redis).len(), 2, "{:?}", keys(&redis));
         }
     }
@@ -126,9 +126,10 @@ async fn key_of_another_type_is_reported() {
     assert_eq!(redis.command(&["GET", "text"]).text(), "x");
 }
 
-/// Once, a denied write left its receipt, and a repeated request returned the reply in the receipt.
+/// Former bug: a denied write left its idempotency key. When the request was repeated, it returned
+/// the reply that this key contained.
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_change_leaves_no_receipt() {
+async fn denied_map_change_leaves_no_idempotency_key() {
     let redis = Redis::start();
     let words = commands_of_the_guide("maps").swap_remove(0);
     follow(&redis, &words);
@@ -147,7 +148,7 @@ async fn denied_change_leaves_no_receipt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_for_maps_has_exact_permissions() {
+async fn acl_user_for_maps_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let words = commands_of_the_guide("maps").swap_remove(0);
     follow(&redis, &words);
@@ -177,12 +178,12 @@ async fn guide_user_for_maps_has_exact_permissions() {
     assert!(redis.command(&["ACL", "LOG"]).list().is_empty());
     let calls = redis.calls().since(&before);
     let may_run = words.iter().filter_map(|word| word.strip_prefix('+'));
-    // `del` is for a change that the ACL denies.
+    // The user needs `del` only after a change that the ACL denies.
     let idle: Vec<&str> = may_run.filter(|it| calls.of(it) == 0 && *it != "del").collect();
     assert!(idle.is_empty(), "never used: {idle:?}");
 }
 
-/// The permissions that the section on maps adds for the locks of keys. Redis 7.0 has no `HPEXPIRE`.
+/// The permissions that the section on maps adds for locks of keys. Redis 7.0 has no `HPEXPIRE`.
 fn permissions_for_locks_of_keys() -> Vec<&'static str> {
     let (_, from) = GUIDE.split_once("The lock of a key or an element").unwrap();
     let (paragraph, _) = from.split_once("\n\n").unwrap();
@@ -191,7 +192,7 @@ fn permissions_for_locks_of_keys() -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_users_for_maps_lock_keys() {
+async fn acl_users_for_maps_can_lock_map_keys() {
     let redis = Redis::start();
     follow(&redis, &commands_of_the_guide("maps")[0]);
     let once = ["on", ">secret", "resetkeys", "resetchannels", "-@all", "leasehold"];

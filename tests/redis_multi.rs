@@ -1,6 +1,8 @@
-//! The multi-lock on real servers: rows of Redisson's tests, several servers, a cluster, and its cost.
+//! The multi-lock on real servers: tests that are ported from Redisson, several servers, a cluster,
+//! and the cost of the lock.
 //!
-//! Each row names the test of Redisson in a comment. An owner stands for a Java thread here.
+//! The comment of a ported test names the test of Redisson. Where Redisson uses a Java thread, it
+//! uses an owner.
 
 use std::sync::{
     Arc,
@@ -17,7 +19,7 @@ use tokio::{
 
 const NAMES: [&str; 3] = ["lock1", "lock2", "lock3"];
 
-/// Returns which of the `NAMES` a client may acquire now.
+/// Returns which of `NAMES` a client may acquire now.
 async fn free(client: &Client) -> Vec<&'static str> {
     let mut free = vec![];
     for name in NAMES {
@@ -28,7 +30,7 @@ async fn free(client: &Client) -> Vec<&'static str> {
     free
 }
 
-/// `RedissonMultiLockTest.testLockUnlock`, `RedissonLockReactiveTest.testMultiLock`,
+/// Ported from `RedissonMultiLockTest.testLockUnlock`, `RedissonLockReactiveTest.testMultiLock` and
 /// `RedissonLockRxTest.testMultiLock`.
 #[tokio::test(flavor = "multi_thread")]
 async fn three_members_are_held_and_released_together() {
@@ -45,9 +47,9 @@ async fn three_members_are_held_and_released_together() {
     assert_eq!(free(&other).await, NAMES);
 }
 
-/// `RedissonMultiLockTest.testMultiThreads`.
+/// Ported from `RedissonMultiLockTest.testMultiThreads`.
 #[tokio::test(flavor = "multi_thread")]
-async fn second_multi_lock_acquires_after_the_first_one() {
+async fn second_multi_lock_acquires_when_the_first_is_released() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.multi_lock(NAMES).unwrap().acquire().await.unwrap();
@@ -64,9 +66,9 @@ async fn second_multi_lock_acquires_after_the_first_one() {
     assert!(keys(&redis).is_empty(), "{:?}", keys(&redis));
 }
 
-/// `RedissonMultiLockTest.test`.
+/// Ported from `RedissonMultiLockTest.test`.
 #[tokio::test(flavor = "multi_thread")]
-async fn multi_lock_of_three_servers_excludes_another_one() {
+async fn multi_locks_of_the_same_three_servers_exclude_each_other() {
     let servers = [(); 3].map(|()| Redis::start());
     let mut clients = vec![];
     for redis in servers.iter().chain(&servers) {
@@ -83,7 +85,8 @@ async fn multi_lock_of_three_servers_excludes_another_one() {
     theirs.try_acquire().await.unwrap().unwrap().release().await.into_result().unwrap();
 }
 
-/// `RedissonRedLockTest.testLockLeasetimeWithSeconds`, `testTryLockLeasetime`, of all members.
+/// Ported from `RedissonRedLockTest.testLockLeasetimeWithSeconds` and `testTryLockLeasetime`, but
+/// here all members are required.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_of_two_servers_let_one_holder_in_at_a_time() {
     const TASKS: u32 = 10;
@@ -152,16 +155,17 @@ async fn multi_lock_spans_the_nodes_of_a_cluster() {
     guard.release().await.into_result().unwrap();
 }
 
-// Its cost.
+// The cost of a multi-lock.
 
-/// The number of reads from connections by the server.
+/// How many times the server has read from a connection.
 fn reads(connection: &mut Connection) -> u64 {
     let info = connection.command(&["INFO", "stats"]);
     let reads = info.text().lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
     reads.expect("Redis counts reads").parse().unwrap()
 }
 
-/// On one thread, the writer of the connection runs after all members have sent their requests.
+/// The test has one thread, so the writer of the connection runs only after all members have queued
+/// their requests.
 #[tokio::test]
 async fn free_members_are_acquired_and_released_in_one_write_each() {
     const MEMBERS: usize = 10;
@@ -169,12 +173,13 @@ async fn free_members_are_acquired_and_released_in_one_write_each() {
     let client = client(&redis).await;
     let names: Vec<_> = (0..MEMBERS).map(|number| format!("lock{number}")).collect();
     let all = client.multi_lock(&names).unwrap();
-    // Load the scripts.
+    // This acquisition loads the scripts.
     all.acquire().await.unwrap().release().await.into_result().unwrap();
 
     let calls = redis.calls();
     let mut connection = Connection::open(redis.port());
-    // The server also reads the end of a connection, such as that of the previous request.
+    // Closing a connection also counts as a read. The pause lets the server read the end of the
+    // previous connection.
     sleep(ms(200)).await;
     let before = reads(&mut connection);
     let guard = all.acquire().await.unwrap();
@@ -182,7 +187,7 @@ async fn free_members_are_acquired_and_released_in_one_write_each() {
     guard.release().await.into_result().unwrap();
     let released = reads(&mut connection);
     let calls = redis.calls().since(&calls);
-    // One read is that of this request.
+    // One read in each count is that of the request for the count.
     assert_eq!((acquired - before, released - acquired), (2, 2));
     let of = |command| calls.of(command);
     let members = MEMBERS as u64;

@@ -1,4 +1,4 @@
-//! Expirable permits on a real Redis server: their keys, their cost, and every fault.
+//! The expirable semaphore on a real server: its keys, its cost, and every fault.
 
 use std::time::Duration;
 
@@ -51,20 +51,20 @@ fn held(redis: &Redis) -> i64 {
     redis.command(&["ZCARD", HELD]).number()
 }
 
-/// The clock of the server, in milliseconds.
+/// The time of the server, in milliseconds.
 fn now(redis: &Redis) -> u64 {
     let time = redis.command(&["TIME"]);
     let part = |at: usize| time.texts()[at].parse::<u64>().unwrap();
     part(0) * 1_000 + part(1) / 1_000
 }
 
-/// Acquires a permit with the commands of Redisson. Its id is a text here.
+/// Acquires a permit with the commands that Redisson sends. The test uses a text as the id.
 fn hold_by_hand(redis: &Redis, id: &str, ends: u64) {
     redis.command(&["DECR", "printers"]);
     redis.command(&["ZADD", HELD, &ends.to_string(), id]);
 }
 
-/// Ends all leases, like Java's `updateLeaseTime` may.
+/// Ends all leases, as Java's `updateLeaseTime` may do.
 fn cut_short(redis: &Redis) {
     let script = "for i, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
                   redis.call('ZADD', KEYS[1], ARGV[1], id) end";
@@ -143,7 +143,7 @@ async fn acquire_and_release_of_permits_are_one_evalsha_each() {
         let calls = redis.calls().since(&before);
         assert_eq!((calls.of("evalsha"), calls.of("eval")), (2, 0), "{calls}");
     }
-    // and permits of others cost nothing
+    // The permits of other holders do not increase the cost.
     let others = permits.acquire_many(990).await.unwrap();
     let before = redis.calls();
     release_guard(permits.acquire().await.unwrap()).await;
@@ -200,12 +200,12 @@ async fn waiter_is_woken_by_a_redisson_release() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn expired_permit_is_not_renewed_or_counted_twice() {
-    // given a holder of a permit whose lease another client has shortened
+    // given a holder whose lease another client has ended
     let (redis, _client, permits) = setup(1).await;
     let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();
     cut_short(&redis);
 
-    // then the next renewal reports that it is over, and counts nothing
+    // then the next renewal reports the loss, and does not count the permit as free
     let reason = within(SOON, "it is reported", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     assert_eq!((free(&redis), held(&redis)), (0, 1));
@@ -223,8 +223,8 @@ async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
     let other = crate::common::client(&redis).await.expirable_semaphore("printers").unwrap();
     assert!(other.try_acquire().await.unwrap().is_none());
 
-    // Java's method removes the permit. The holder still believes in its hold until the next
-    // renewal, which comes within a third of the ttl.
+    // Java's method removes the permit. The holder trusts its hold until the next renewal, which
+    // comes within a third of the ttl.
     let renewals = client.stats().renewals;
     eventually("it is renewed", SOON, || client.stats().renewals > renewals);
     cut_short(&redis);
@@ -237,7 +237,7 @@ async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_change_changes_nothing() {
+async fn denied_change_leaves_the_number_of_permits_unchanged() {
     let (redis, _client, all) = setup(3).await;
     let guard = all.acquire().await.unwrap();
     let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
@@ -257,7 +257,8 @@ async fn refused_change_changes_nothing() {
     release_guard(guard).await;
 }
 
-/// Once, this also added a permit for each held one, but none for an expired lease.
+/// Former bug: `set_if_absent` also added a permit for each held one, but none for an expired
+/// lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_if_absent_counts_held_permits_without_a_counter() {
     for (held_before, ended) in [(1, false), (2, false), (1, true)] {
@@ -290,8 +291,8 @@ async fn forged_message_grants_no_permit() {
     release_guard(entered(waiting).await).await;
 }
 
-/// Executes the line of the guide that begins with this text, by `redis-cli`, with this id. Returns
-/// the output.
+/// Runs a line of the guide with `redis-cli`: the line that starts with `begins`, with `id` as the
+/// id. Returns the output.
 fn by_the_guide(redis: &Redis, begins: &str, id: &str) -> String {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/runbook.md");
     let guide = std::fs::read_to_string(guide).unwrap();
@@ -321,9 +322,9 @@ async fn documented_commands_find_and_free_a_permit() {
 
 // Faults.
 
-/// As after a loss of all data, it looks as if other clients held all permits.
+/// After a loss of all data, no permit is available, as if other clients held all of them.
 #[tokio::test]
-async fn unset_total_is_logged_and_not_often() {
+async fn unset_number_of_permits_is_logged_rarely() {
     let (redis, _client, permits) = setup(1).await;
     let (log, _noting) = Log::begin();
     let reported = || log.text().matches("call set_if_absent").count();
@@ -341,7 +342,7 @@ async fn unset_total_is_logged_and_not_often() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_named_and_unchanged() {
+async fn error_names_a_key_of_another_type_and_keeps_it_unchanged() {
     let (redis, _client, permits) = setup(1).await;
     redis.command(&["DEL", "printers"]);
     redis.command(&["HSET", "printers", "a", "b"]);
@@ -442,14 +443,14 @@ async fn full_server_refuses_new_permits_and_frees_old_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_permission_is_named_and_loses_no_permit() {
+async fn error_names_a_missing_permission_and_no_permit_is_lost() {
     let redis = Redis::start();
     let owner = client(&redis).await;
     let all = permits(&owner, 2).await;
     let taken = ["-zadd", "-zrem", "-incrby", "-zremrangebyscore", "-time"];
     let mut expired = Vec::new();
     for right in taken {
-        // given one expired permit, which no client has counted as free
+        // given an expired permit that no client has counted as free yet
         expired.push(all.clone().lease(ms(1)).acquire().await.unwrap());
         sleep(ms(20)).await;
         let limited = with_acl(&redis, &right[1..], &["~*", "&*", "+@all", right]).await;
@@ -515,7 +516,7 @@ async fn holder_notices_a_restart_that_loses_the_data() {
     let guard = permits.acquire().await.unwrap();
     redis.restart();
     assert_eq!(within(secs(15), "it is reported", guard.lost()).await, LostReason::NotOwned);
-    // and there are none until a client sets their number
+    // There are no permits until a client sets their number.
     let waiting = waiter(&permits);
     sleep(ms(100)).await;
     assert!(!waiting.is_finished());
@@ -544,7 +545,7 @@ async fn dropped_permit_request_with_a_late_grant_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permits_of_a_dead_client_return_after_one_ttl() {
-    // given a client whose connections are cut for ever
+    // given a client that never reaches its server again
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let gone = Client::connect(&proxy.url()).await.unwrap();
@@ -554,7 +555,7 @@ async fn permits_of_a_dead_client_return_after_one_ttl() {
     proxy.refuse(true);
     proxy.cut();
 
-    // then a waiter of another client has them when the lease ends, without a notification
+    // then a waiter of another client acquires them when the lease ends, without a notification
     let begun = Instant::now();
     release_guard(within(secs(10), "it is over", all.acquire()).await.unwrap()).await;
     assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());
@@ -564,7 +565,7 @@ async fn permits_of_a_dead_client_return_after_one_ttl() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permit_of_a_killed_process_is_free_after_its_lease() {
-    // given a process that holds the only permit for two seconds at a time
+    // given a process that holds the only permit with a ttl of two seconds
     let (redis, _client, permits) = setup(1).await;
     let holder = Helper::example("permit_holder", &[&redis.url(), "printers", "2000"]);
     let line = holder.wait_for_line(|line| line.starts_with("held "), secs(10));
@@ -573,7 +574,8 @@ async fn permit_of_a_killed_process_is_free_after_its_lease() {
     sleep(secs(3)).await;
     assert!(!waiting.is_finished(), "it was renewed");
 
-    // when it is killed, then the waiter acquires it as soon as the rest of the lease is over
+    // when the process is killed, then the waiter acquires the permit as soon as the rest of the
+    // lease has passed
     holder.kill();
     let killed = Instant::now();
     let left = permits.lease_of(id).await.unwrap().unwrap();
@@ -582,7 +584,8 @@ async fn permit_of_a_killed_process_is_free_after_its_lease() {
     release_guard(guard).await;
 }
 
-/// Once, clients that set the number before each acquisition left a key each time, for a minute.
+/// Former bug: if clients set the number before each acquisition, each call left a key for a
+/// minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_if_absent_of_existing_permits_leaves_no_key() {
     let (redis, _client, permits) = setup(3).await;

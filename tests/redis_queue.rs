@@ -1,4 +1,4 @@
-//! Clients that wait for a lock queue for it. These tests cover the queue and its faults.
+//! Clients that wait for a lock queue for it. This file tests the queue and its faults.
 
 use std::{
     sync::{Arc, Mutex},
@@ -19,19 +19,19 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// The queue of clients that wait for `door`.
+/// The key of the queue of `door`.
 const QUEUE: &str = "leasehold_lock__queue:{door}";
 
-/// When the lock was last free for clients without a queue entry.
+/// The key with the time when `door` was last left free for clients without a queue entry.
 const YIELDED: &str = "leasehold_lock__yield:{door}";
 
-/// The channel of queued clients, in addition to the channel of all.
+/// The channel of the clients that have queue entries. The channel of all waiters is another one.
 const QUEUERS: &str = "leasehold_lock__channel:{door}";
 
-/// The limit on a busy machine for a lock that passes on at once.
+/// The limit on a busy machine for a waiter that is notified.
 const AT_ONCE: Duration = ms(900);
 
-/// How long the lock is reserved for the notified client, which may be dead.
+/// How long the lock is reserved for the notified client, which may have died.
 const RESERVATION: Duration = ms(750);
 
 /// The beginning of a message to one waiting client, as `MONITOR` reports it.
@@ -52,12 +52,12 @@ fn queued(redis: &Redis) -> i64 {
     redis.command(&["ZCARD", QUEUE]).number()
 }
 
-/// Waits until the queue has this many entries.
+/// Waits until the queue has `places` entries.
 fn until_queued(redis: &Redis, places: i64) {
     eventually("they have their places", SOON, || queued(redis) == places);
 }
 
-/// Clients that wait for `lock`, in this order.
+/// Lets clients wait for `lock`. Each of them has its queue entry before the next one comes.
 async fn line(redis: &Redis, clients: &[Client], lock: impl Fn(&Client) -> Lock) -> Vec<Waiter> {
     let mut line = Vec::new();
     let before = queued(redis);
@@ -72,8 +72,8 @@ async fn clients(redis: &Redis, number: usize) -> Vec<Client> {
     join_all((0..number).map(|_| client(redis))).await
 }
 
-/// A hold whose holder had to wait. Only such a hold is reserved for the next client. A free lock
-/// that was acquired at once is released for all.
+/// Returns a hold whose holder had to wait. Only the release of such a hold reserves the lock for
+/// the next client. Other releases leave the lock free for all clients.
 async fn awaited(redis: &Redis, lock: Lock) -> LockGuard {
     hold_by_hand(redis, "door", "java:1", secs(60));
     let waiting = waiter(lock);
@@ -84,7 +84,7 @@ async fn awaited(redis: &Redis, lock: Lock) -> LockGuard {
     guard
 }
 
-/// A process that waits for `door`, once it has its queue entry.
+/// Starts a process that waits for `door`. Returns when it has its queue entry.
 fn waiting_process(redis: &Redis) -> Helper {
     let before = queued(redis);
     let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
@@ -98,7 +98,7 @@ fn owner(redis: &Redis) -> String {
     hash(redis, "door").first().map(|(owner, _)| owner.clone()).unwrap_or_default()
 }
 
-/// Returns the guard of `waiter`, which must come too soon for a timer.
+/// Returns the guard of `waiter`, which must acquire before its timer fires.
 async fn acquired_at_once(waiter: Waiter) -> LockGuard {
     let released = Instant::now();
     let guard = entered(waiter).await;
@@ -106,7 +106,7 @@ async fn acquired_at_once(waiter: Waiter) -> LockGuard {
     guard
 }
 
-/// Each client acquires this many times, without pauses, and holds for this long.
+/// Lets each client acquire `rounds` times without pauses, and hold for `hold` each time.
 async fn acquire_in_turn(clients: &[Client], rounds: usize, hold: Duration) {
     let tasks = clients.iter().map(|client| {
         let lock = door(client);
@@ -124,7 +124,7 @@ async fn acquire_in_turn(clients: &[Client], rounds: usize, hold: Duration) {
     }
 }
 
-/// Only keys that expire are left, and clients are only subscribed to their own messages.
+/// Waits until no client is subscribed, and asserts that all remaining keys expire soon.
 fn nothing_is_left(redis: &Redis) {
     eventually("nobody listens", secs(10), || {
         redis.command(&["PUBSUB", "CHANNELS"]).list().is_empty()
@@ -136,7 +136,7 @@ fn nothing_is_left(redis: &Redis) {
     }
 }
 
-// The order.
+// The order of waiters.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_acquire_in_queue_order() {
@@ -157,7 +157,7 @@ async fn clients_acquire_in_queue_order() {
         until_queued(&redis, i64::try_from(number).unwrap());
     }
 
-    // when it leaves after they have asked repeatedly
+    // when the holder releases after the waiters have repeated their requests several times
     sleep(secs(4)).await;
     release_guard(guard).await;
     for waiter in line {
@@ -169,7 +169,7 @@ async fn clients_acquire_in_queue_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn later_waiter_does_not_overtake() {
-    // given a queued client, and one that returns again and again
+    // given a queued client, and a client that releases and acquires again and again
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     for _ in 0..20 {
@@ -185,8 +185,8 @@ async fn later_waiter_does_not_overtake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fast_reacquirer_does_not_block_a_distant_client() {
-    // given a client that releases the lock and acquires it again, and never has to wait
+async fn client_that_reacquires_does_not_block_a_distant_client() {
+    // given a client that acquires the lock again after each release, and never has to wait
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let (near, far) = (client(&redis).await, Client::connect(&proxy.url()).await.unwrap());
@@ -203,7 +203,7 @@ async fn fast_reacquirer_does_not_block_a_distant_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn finished_clients_leave_no_queue() {
+async fn clients_leave_no_queue_key_when_they_finish() {
     let redis = Redis::start();
     let clients = clients(&redis, 4).await;
     acquire_in_turn(&clients, 50, ms(1)).await;
@@ -214,7 +214,7 @@ async fn finished_clients_leave_no_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unused_queue_expires() {
-    // given a killed waiter, and no client that would skip it
+    // given a waiter that was killed, and no client that would remove its entry
     let redis = Redis::start();
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let process = waiting_process(&redis);
@@ -224,7 +224,7 @@ async fn unused_queue_expires() {
     eventually("the queue goes", secs(16), || keys(&redis) == ["door"]);
 }
 
-// Waiters that leave.
+// Waiters that give up.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_waiter_is_skipped_at_once() {
@@ -247,8 +247,8 @@ async fn leaving_waiter_leaves_no_queue_entry() {
     let clients = clients(&redis, 5).await;
     let guard = awaited(&redis, door(&clients[0])).await;
 
-    // given four queued clients, of which three leave: one is aborted, one times out, and one is
-    // shut down
+    // given four queued clients: one is aborted, one times out, one is shut down, and one keeps
+    // waiting
     let aborted = line(&redis, &clients[1..2], door).await.remove(0);
     let lock = door(&clients[2]);
     let impatient = tokio::spawn(async move { lock.acquire_within(SOON).await });
@@ -260,7 +260,7 @@ async fn leaving_waiter_leaves_no_queue_entry() {
     clients[3].shutdown(secs(1)).await;
     assert!(shut_down.await.unwrap().is_err());
 
-    // then one queue entry is left, and its owner acquires
+    // then one queue entry is left, and its client acquires
     until_queued(&redis, 1);
     release_guard(guard).await;
     release_guard(acquired_at_once(behind).await).await;
@@ -277,19 +277,19 @@ async fn waiter_leaving_during_a_request_leaves_no_queue_entry() {
     until_queued(&redis, 1);
     redis.pause();
 
-    // when it leaves after that was sent, which takes 3.75 s at most
+    // when the waiter is dropped after it has sent that request, which it does within 3.75 s
     sleep(secs(4)).await;
     waiting.abort();
     sleep(ms(50)).await;
     redis.resume();
 
-    // then the entry of this request is removed
+    // then the client removes the queue entry that this request has made
     sleep(secs(1)).await;
     eventually("its place goes", SOON, || queued(&redis) == 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_leaving_with_a_reservation_passes_it_on() {
+async fn leaving_waiter_passes_its_reservation_to_the_next_waiter() {
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     for delay in [0, 0, 50, 100, 200, 400, 800, 1_600] {
@@ -299,7 +299,7 @@ async fn waiter_leaving_with_a_reservation_passes_it_on() {
         let releasing = tokio::spawn(guard.release());
         sleep(Duration::from_micros(delay)).await;
         leaving.abort();
-        // A grant that has come already is released with it.
+        // If the grant has already arrived, the client releases it with the drop.
         drop(leaving);
         let guard = acquired_at_once(behind).await;
         releasing.await.unwrap().unwrap().into_result().unwrap();
@@ -335,7 +335,7 @@ async fn stopped_waiter_blocks_others_for_one_second_at_most() {
     let behind = line(&redis, &clients[1..], door).await.remove(0);
     process.pause();
 
-    // when the lock is reserved for it
+    // when the lock is reserved for the paused process
     let ours = owner(&redis);
     let released = Instant::now();
     release_guard(guard).await;
@@ -348,7 +348,7 @@ async fn stopped_waiter_blocks_others_for_one_second_at_most() {
     let guard = within(ms(2_500), "it is our turn", behind).await.unwrap().unwrap();
     assert!(released.elapsed() >= RESERVATION, "{:?}", released.elapsed());
 
-    // and the other process, when it continues, does not trust the reservation
+    // and the paused process does not trust the reservation when it continues
     process.resume();
     sleep(secs(2)).await;
     assert!(guard.is_held());
@@ -364,7 +364,7 @@ async fn stopped_waiter_blocks_others_for_one_second_at_most() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_waiter_trusts_no_expired_grant() {
-    // given a process that queues and is stopped when the lock is reserved for it
+    // given a process that is queued, and is paused when the lock is reserved for it
     let redis = Redis::start();
     let client = client(&redis).await;
     for pause in [ms(300), ms(700), ms(745), ms(755), ms(800), ms(1_500)] {
@@ -373,7 +373,7 @@ async fn resumed_waiter_trusts_no_expired_grant() {
         process.pause();
         release_guard(guard).await;
 
-        // when it continues about when the reservation ends, and another client may have the lock
+        // when the process continues about when the reservation ends, while another client may hold
         sleep(pause).await;
         let other = door(&client).try_acquire().await.unwrap();
         process.resume();
@@ -384,7 +384,7 @@ async fn resumed_waiter_trusts_no_expired_grant() {
             release_guard(guard).await;
         }
 
-        // then it reports the lock only if it holds it
+        // then the process reports a hold only if it has the lock
         let line = process.next_line(SOON);
         assert_eq!(line, format!("held {}", owner(&redis)), "{pause:?}");
         process.send_line("release");
@@ -393,16 +393,16 @@ async fn resumed_waiter_trusts_no_expired_grant() {
     }
 }
 
-// Messages are lost.
+// Lost messages.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_without_messages_still_gets_its_reservation() {
+async fn waiter_gets_its_reservation_after_a_lost_subscription() {
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     let guard = awaited(&redis, door(&clients[0])).await;
     let mut waiting = line(&redis, &clients[1..], door).await;
 
-    // when it is lost and made again
+    // when the connections for messages are lost and restored
     assert!(redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).number() > 0);
     let both_are_back = || clients[1..].iter().all(|client| client.stats().reconnects > 0);
     eventually("they are connected again", SOON, both_are_back);
@@ -410,7 +410,7 @@ async fn waiter_without_messages_still_gets_its_reservation() {
     sleep(ms(500)).await;
     until_queued(&redis, 2);
 
-    // then they enter in their order
+    // then the waiters acquire in their order
     release_guard(guard).await;
     let (first, second) = (waiting.remove(0), waiting.remove(0));
     let guard = acquired_at_once(first).await;
@@ -442,21 +442,21 @@ async fn unnotified_head_of_the_queue_acquires_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fast_reacquirer_yields_at_its_next_release() {
-    // given a client that never waits, and finds that others listen when it releases
+async fn client_that_reacquires_yields_at_its_next_release() {
+    // given a client that never waits, and that finds other subscribers when it releases
     let redis = Redis::start();
     let [one, other] = [client(&redis).await, client(&redis).await];
     let _slow = Listener::to(&redis, &channel("door"));
     let _to_queue = Listener::to(&redis, QUEUERS);
     release_guard(door(&one).acquire().await.unwrap()).await;
 
-    // when it has the lock again, and a client is queued
+    // when this client has acquired again, and another client is queued
     let guard = door(&one).acquire().await.unwrap();
     let waiting = line(&redis, &[other], door).await.remove(0);
     let monitor = redis.monitor();
     release_guard(guard).await;
 
-    // then only that client is notified
+    // then its release notifies only the queued client
     let guard = acquired_at_once(waiting).await;
     let reported = monitor.stop();
     assert!(reported.iter().any(|line| line.contains(TURN)), "{reported:#?}");
@@ -466,17 +466,17 @@ async fn fast_reacquirer_yields_at_its_next_release() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_with_a_foreign_field_is_not_handed_off() {
-    // given a holder that would pass the lock on, and one that waits for it
+    // given a holder that would pass the lock on to a waiter
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
     let guard = awaited(&redis, door(&clients[0])).await;
     let waiting = line(&redis, &clients[1..], door).await.remove(0);
 
-    // when another program adds its own field to that of the holder
+    // when another program adds its own field to the key of the lock, and the holder releases
     redis.command(&["HSET", "door", "java:7", "1"]);
     release_guard(guard).await;
 
-    // then it is the only holder
+    // then the field of the other program is the only one left
     sleep(ms(300)).await;
     assert_eq!(hash(&redis, "door"), [("java:7".to_owned(), "1".to_owned())]);
     assert!(!waiting.is_finished());
@@ -488,7 +488,7 @@ async fn lock_with_a_foreign_field_is_not_handed_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unqueued_waiter_regularly_finds_the_lock_free() {
-    // given clients that acquire in turns, and a Redisson client that waits
+    // given clients that acquire in turn, and a Redisson client that waits
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     acquire_in_turn(&clients, 5, ms(2)).await;
@@ -496,8 +496,9 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
     let (began, monitor) = (Instant::now(), redis.monitor());
     acquire_in_turn(&clients, 100, ms(2)).await;
 
-    // then it is notified of a free lock at least every 80 ms plus a hold: the lock is left free
-    // for a fifth of the time, 16 ms at most, or at each second release
+    // then the Redisson client receives a message about a free lock at least every 80 ms plus a
+    // hold. The lock is left free for a fifth of the time: for at most 16 ms each time, or at each
+    // second release
     let (took, received) = (began.elapsed(), java.received());
     println!(
         "{} of 300 releases in {took:?} were announced to a client that does not queue",
@@ -507,11 +508,11 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
     let least = usize::try_from(took.as_millis() / 160).unwrap().min(300 / 4);
     assert!(received.len() >= least, "{} < {least}", received.len());
 
-    // while in between the queued clients acquire in turn
+    // while the queued clients acquire in turn between these times
     let turns = |lines: &[String]| lines.iter().filter(|line| line.contains(TURN)).count();
     assert!(turns(&monitor.stop()) >= 150);
 
-    // and when it has left, the lock is hardly ever free
+    // and when the Redisson client has unsubscribed, the lock is hardly ever left free
     drop(java);
     let gone = || subscribers(&redis, &channel("door")) == subscribers(&redis, QUEUERS);
     eventually("it is gone", SOON, gone);
@@ -519,7 +520,7 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
     acquire_in_turn(&clients, 100, ms(2)).await;
     let (took, lines) = (began.elapsed(), monitor.stop());
     assert!(turns(&lines) >= 200, "{}", turns(&lines));
-    // with a queued client, which may be late on a busy machine
+    // A queued client may be late on a busy machine, so some releases are published to all clients.
     let announced: Vec<_> = lines.iter().filter(|line| line.contains(ANNOUNCED)).collect();
     assert!(announced.len() <= 100, "{} of 300 were announced to all", announced.len());
     let free = announced.iter().filter(|line| line.ends_with(r#""00""#)).count();
@@ -529,7 +530,7 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn outsider_acquires_in_the_yield_window() {
+async fn client_leaves_yield_windows_while_a_redisson_client_waits() {
     // given a client whose releases find that a Redisson client waits
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -537,7 +538,7 @@ async fn outsider_acquires_in_the_yield_window() {
     release_guard(door(&client).acquire().await.unwrap()).await;
     let mut guard = door(&client).acquire().await.unwrap();
 
-    // when it acquires the lock again at once, then it pauses for a part of the time
+    // when the client acquires the lock again at once, then it pauses for a part of the time
     let (began, mut rested) = (Instant::now(), ms(0));
     while began.elapsed() < secs(1) {
         let before = Instant::now();
@@ -550,27 +551,27 @@ async fn outsider_acquires_in_the_yield_window() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_acquires_during_hand_offs_of_two_clients() {
-    // given two clients that always pass the lock to each other
+    // given two clients that always pass the lock on to each other
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     let busy = clients[..2].to_vec();
     let busy = tokio::spawn(async move { acquire_in_turn(&busy, usize::MAX, ms(1)).await });
     eventually("they do", SOON, || clients[1].stats().granted > 10);
 
-    // when a polling client comes
+    // when a polling client begins to wait
     let polling = WaitStrategy::Polling { initial: ms(1), max: ms(2) };
     let lock = door(&clients[2]).wait_strategy(polling);
     let entered = timeout(secs(20), lock.acquire()).await;
 
-    // then it enters in a yield window
+    // then the polling client acquires in a yield window
     busy.abort();
     assert!(entered.is_ok(), "after {} others", clients[0].stats().granted);
 }
 
-/// Once, the lock was reserved for such an entry, because another client was subscribed to its
-/// channel.
+/// Former bug: if another client was subscribed to the channel of such an entry, the lock was
+/// reserved for the entry.
 #[tokio::test]
-async fn entry_of_another_form_gets_no_reservation() {
+async fn invalid_queue_entry_gets_no_reservation() {
     let redis = Redis::start();
     let mut listener = testkit::Connection::open(redis.port());
     listener.command(&["SUBSCRIBE", "leasehold_lock__waiter:{door}:?"]);
@@ -585,7 +586,7 @@ async fn entry_of_another_form_gets_no_reservation() {
 
 #[tokio::test]
 async fn user_without_queue_permissions_waits_like_redisson() {
-    // given clients of a user with only the permissions of Redisson
+    // given clients whose user has only the permissions that Redisson needs
     let (log, _logged) = Log::begin();
     let redis = Redis::start();
     let (one, other) = (limited(&redis).await, limited(&redis).await);
@@ -601,7 +602,7 @@ async fn user_without_queue_permissions_waits_like_redisson() {
         }
         sleep(ms(300)).await;
 
-        // then a release wakes the waiters
+        // then a release wakes a waiter
         release_guard(guard).await;
         let released = Instant::now();
         let guard = entered(waiting).await;
@@ -639,7 +640,8 @@ async fn queued_and_unqueued_clients_alternate() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_without_numsub_keeps_the_queue_entries_of_others() {
-    // given a lock of a foreign client, a queued waiter, and one without permission to count
+    // given a lock of a foreign client, a queued waiter, and a waiter that may not count
+    // subscribers
     let redis = Redis::start();
     let rights = ["~*", "&*", "+@all", "-pubsub"];
     let (uncounting, free) = (with_acl(&redis, "uncounting", &rights).await, client(&redis).await);
@@ -648,20 +650,21 @@ async fn client_without_numsub_keeps_the_queue_entries_of_others() {
     until_queued(&redis, 1);
     let leaves = waiter(door(&uncounting));
     until_queued(&redis, 2);
-    sleep(ms(400)).await; // both have looked, and look again seconds later
+    sleep(ms(400)).await; // both have repeated their requests, and will do so again seconds later
 
-    // when the lock is free without a message, and that one leaves, then the other is notified
+    // when the lock is deleted without a message, and the second waiter is dropped, then the first
+    // one is notified
     redis.command(&["DEL", "door"]);
     leaves.abort();
     release_guard(acquired_at_once(waiting).await).await;
 }
 
-/// A client of a user without permissions for queues.
+/// A client of a user without the permissions for a queue.
 async fn limited(redis: &Redis) -> Client {
     with_acl(redis, "limited", &["~door", "&redisson_lock__channel:*", "+@all"]).await
 }
 
-// A server in trouble.
+// Errors of the server.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_type_of_the_queue_key_blocks_no_client() {
@@ -739,18 +742,18 @@ async fn full_server_hands_locks_to_queued_waiters() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_waits_without_queue_when_the_server_is_full() {
-    // given a held lock, and then no memory for more
+    // given a held lock, and a server that then has no free memory
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
     let guard = awaited(&redis, door(&clients[0])).await;
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
-    // then a new waiter only lacks a queue entry
+    // then a new waiter waits without a queue entry
     let waiting = waiter(door(&clients[1]));
     sleep(secs(1)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
 
-    // and enters when there is memory again
+    // and acquires when there is free memory again
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
     release_guard(guard).await;
     release_guard(acquired_at_once(waiting).await).await;
@@ -785,8 +788,8 @@ async fn fixed_lease_starts_at_the_grant() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reserved_waiter_gets_a_whole_lease() {
-    // given a waiter that has waited for less, or for more, than a reservation lasts
+async fn waiter_with_a_reservation_gets_a_whole_lease() {
+    // given a waiter that has waited for less than a reservation, or for longer
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
     for waits in [ms(100), ms(4_500), ms(6_000)] {
@@ -795,7 +798,7 @@ async fn reserved_waiter_gets_a_whole_lease() {
         sleep(waits).await;
         release_guard(guard).await;
 
-        // then it has its whole lease when it acquires, and not the reserved time
+        // then the waiter has its whole lease when it acquires, and not only the reserved time
         let guard = acquired_at_once(waiting).await;
         assert!(pttl(&redis, "door") > 28_000, "{}", pttl(&redis, "door"));
         assert!(guard.is_held(), "{waits:?}");
@@ -807,14 +810,15 @@ async fn reserved_waiter_gets_a_whole_lease() {
 #[test]
 fn short_ttl_is_queued_and_renewed() {
     let ttl = secs(3);
-    // Each has its own runtime, because blocking waits would stop the others.
+    // Each case has a runtime of its own, because a blocking wait would stop the other cases.
     let passes_on = [ms(10), ttl / 2, ttl * 2].map(|waits| {
         thread::spawn(move || Runtime::new().unwrap().block_on(passed_on_after(waits, ttl)))
     });
     passes_on.into_iter().for_each(|it| it.join().unwrap());
 }
 
-/// A lock of `ttl` is handed over to a client that has waited for it this long, and is renewed.
+/// Passes a lock of `ttl` on to a client that has waited for `waits`, and checks that it is
+/// renewed.
 async fn passed_on_after(waits: Duration, ttl: Duration) {
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
@@ -833,7 +837,7 @@ async fn passed_on_after(waits: Duration, ttl: Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reservation_does_not_lengthen_a_shorter_ttl() {
-    // given a waiter for a lease that ends before its reservation would
+    // given a waiter whose lease is shorter than its reservation
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
     let guard = awaited(&redis, door(&clients[0])).await;
@@ -841,17 +845,17 @@ async fn reservation_does_not_lengthen_a_shorter_ttl() {
     let waiting = line(&redis, &clients[1..], |client| door(client).ttl(ttl)).await.remove(0);
     release_guard(guard).await;
 
-    // then it has no more than that when it enters, whether it can be kept or not
+    // then the remaining time is at most this lease, whether the waiter can keep the lock or not
     let guard = acquired_at_once(waiting).await;
     let left = pttl(&redis, "door");
     assert!(left <= i64::try_from(ttl.as_millis()).unwrap(), "{left}");
     drop(guard);
 }
 
-/// Once, it was logged as a missing permission, so a real missing permission was not logged any
-/// more.
+/// Former bug: the rejection was logged as a missing permission. A permission that was really
+/// missing was then not logged.
 #[tokio::test]
-async fn noreplicas_does_not_count_as_a_denied_queue() {
+async fn noreplicas_error_does_not_count_as_a_missing_permission() {
     let (log, _logged) = Log::begin();
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
@@ -861,7 +865,7 @@ async fn noreplicas_does_not_count_as_a_denied_queue() {
     redis.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     assert!(!log.text().contains("refuses a queue"), "{}", log.text());
 
-    // and it queues when that is over
+    // and the client queues when the primary has replicas again
     let waiting = waiter(door(&clients[1]));
     comes_true("it queues", || redis.command(&["ZCARD", QUEUE]).number() == 1).await;
     release_guard(guard).await;

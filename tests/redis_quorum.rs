@@ -1,4 +1,4 @@
-//! The quorum lock on five real servers, of which two are killed, stopped, restarted or cut off.
+//! The quorum lock on five real servers. Tests kill, stop, restart or cut off some of them.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn lock(urls: impl IntoIterator<Item = String>) -> QuorumLock {
 }
 
 impl Five {
-    /// Five servers, each of which has received one request.
+    /// Starts five servers, each of which has received one request.
     async fn start() -> Self {
         let five = Self { servers: [(); 5].map(|()| Redis::start()) };
         drop(five.lock().await.acquire().await.unwrap());
@@ -55,7 +55,8 @@ async fn quorum_lock_survives_two_killed_or_stopped_servers() {
         sleep(2 * TTL).await;
         assert!(guard.is_held());
 
-        // A new client connects to the three running servers, and waits for the holder.
+        // A new client connects to the three running servers, and times out because the lock is
+        // held.
         let other = five.lock().await;
         let error = other.acquire_within(secs(1)).await.unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{error}");
@@ -64,6 +65,7 @@ async fn quorum_lock_survives_two_killed_or_stopped_servers() {
         let guard = other.acquire().await.unwrap();
         assert!(start.elapsed() < ms(400), "{:?}", start.elapsed());
 
+        // When the failed servers work again, the holder acquires at them, too.
         five.servers[..2].iter().for_each(recover);
         five.eventually_held_at(5);
         assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -79,7 +81,7 @@ async fn quorum_lock_survives_servers_that_restart_empty_in_turn() {
     five.eventually_held_at(5);
     for server in &five.servers[..3] {
         assert_eq!(since(server), "0", "it always had its data");
-        // It stores nothing on its disk.
+        // The server stores nothing on disk, so it restarts empty.
         server.restart();
         sleep(2 * TTL).await;
         five.eventually_held_at(5);
@@ -99,7 +101,7 @@ async fn quorum_lock_is_lost_with_three_cut_servers() {
     assert_eq!(guard.lost().await, LostReason::Expired);
     assert!(start.elapsed() < TTL, "{:?}", start.elapsed());
 
-    // Another client reaches all of them, and acquires when the lease has ended.
+    // Another client reaches all servers, and acquires when the lease has ended.
     drop(guard);
     let other = five.lock().await.acquire_within(2 * TTL).await.unwrap();
     assert!(other.is_held());
@@ -118,7 +120,7 @@ async fn quorum_connects_to_three_of_five_servers() {
     assert!(matches!(error, Error::Url(_)), "{error}");
 }
 
-/// One of three servers is down.
+/// One of three servers is stopped.
 #[test]
 fn threads_exclude_each_other_by_a_quorum_lock() {
     let servers = [(); 3].map(|()| Redis::start());
@@ -133,7 +135,7 @@ fn threads_exclude_each_other_by_a_quorum_lock() {
         let lock = other.lock("door").unwrap();
         let guard = lock.acquire_within(secs(10)).unwrap();
         assert!(guard.run(|held| held.is_held()).into_result().unwrap());
-        // Its releases are completed even if the client is dropped at once.
+        // The client completes its releases, even if the client is dropped at once.
         drop(lock.acquire().unwrap());
     });
     std::thread::sleep(ms(200));
@@ -158,7 +160,7 @@ async fn quorum_member_may_be_behind_sentinels() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quorum_pair_takes_three_requests_at_each_server() {
+async fn quorum_acquire_and_release_take_three_requests_per_server() {
     let five = Five::start().await;
     let lock = five.lock().await;
     let pair = async || {
@@ -174,8 +176,8 @@ async fn quorum_pair_takes_three_requests_at_each_server() {
     }
     for (server, before) in five.servers.iter().zip(&before) {
         let calls = server.calls().since(before);
-        // Scripts for the lock, and for the key with the time since which the server has had data.
-        // A release after a long hold is a script, too.
+        // One script is for the lock, and one for the key that has the time since which the server
+        // has had data. A release after a long hold is a script, too.
         let scripts = calls.of("evalsha");
         assert!((20..=30).contains(&scripts), "{scripts}");
         assert_eq!((calls.of("hset"), calls.of("hdel")), (10, 10));

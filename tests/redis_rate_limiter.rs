@@ -1,4 +1,4 @@
-//! The rate limiter on a real server: its bytes, its costs, and its faults.
+//! The rate limiter on a real server: its keys, its costs, and its faults.
 
 use crate::common::{SOON, client, keys, ms, pttl, secs, with_acl, within};
 use leasehold::{Client, Error, Pace, Rate, RateLimiter};
@@ -11,7 +11,7 @@ async fn limiter(redis: &Redis, rate: Rate) -> RateLimiter {
     limiter
 }
 
-/// The keys, without idempotency keys.
+/// All keys except idempotency keys, sorted.
 fn data(redis: &Redis) -> Vec<String> {
     let mut keys = keys(redis);
     keys.retain(|key| !key.starts_with("leasehold_rate_limiter__receipt:{api}:"));
@@ -22,8 +22,8 @@ fn texts(reply: &Reply) -> Vec<&str> {
     reply.list().iter().map(Reply::text).collect()
 }
 
-/// Runs a script that returns the numbers in each member of `key`: its length, the length of its
-/// id, and its permits.
+/// Runs a script that decodes each member of the sorted set `key`. Returns its length, the length
+/// of its id, and its number of permits.
 fn members(redis: &Redis, key: &str) -> Vec<String> {
     const READ: &str = "local all = {} \
         for i, it in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
@@ -34,7 +34,7 @@ fn members(redis: &Redis, key: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_fields_and_members_are_those_of_redisson() {
+async fn limiter_keys_fields_and_members_match_redisson() {
     let redis = Redis::start();
     let limiter = limiter(&redis, Rate::per(10, secs(5))).await;
     let fields = redis.command(&["HGETALL", "api"]);
@@ -66,7 +66,7 @@ async fn limiter_state_is_deleted_and_client_state_expires() {
     for key in data(&redis) {
         assert!((8_000..=9_000).contains(&pttl(&redis, &key)), "{key}");
     }
-    // A TTL that Redisson's `expire` set.
+    // Redisson's `expire` gives the limiter a TTL.
     limiter.set(rate).await.unwrap();
     redis.command(&["PEXPIRE", "api", "7000"]);
     limiter.acquire(1).await.unwrap();
@@ -84,7 +84,7 @@ async fn limiter_state_is_deleted_and_client_state_expires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn request_costs_one_script_and_a_waiter_one_more() {
+async fn rate_request_costs_one_script_and_a_waiter_one_more() {
     let redis = Redis::start();
     let limiter = limiter(&redis, Rate::per(5, ms(400))).await;
     let before = redis.calls();
@@ -96,7 +96,8 @@ async fn request_costs_one_script_and_a_waiter_one_more() {
     }
     assert_eq!((calls.of("zadd"), calls.of("pttl"), calls.of("pexpire")), (1, 1, 0), "{calls}");
     assert_eq!((calls.of("zremrangebyscore"), calls.of("zrangebyscore")), (0, 1), "{calls}");
-    // Five tasks wait for one interval. Each sends one request, and the first of them two.
+    // The five tasks wait for the end of the interval. Each of them sends one request, and the
+    // first one sends two.
     let before = redis.calls();
     let waiters: Vec<_> = (0..5)
         .map(|_| {
@@ -147,7 +148,8 @@ async fn limiter_keeps_its_rate_among_many_tasks() {
     for task in tasks {
         within(secs(10), "it is granted", task).await.unwrap();
     }
-    // The interval contains the last twenty of eighty, and no expired member.
+    // Eighty permits were granted. The set contains only those of the current interval, and no
+    // expired member.
     sleep(ms(10)).await;
     let scores = redis.command(&["ZRANGE", "{api}:permits", "0", "-1", "WITHSCORES"]);
     assert!(scores.list().len() <= 40, "{scores:?}");
@@ -164,14 +166,15 @@ async fn key_of_another_type_is_not_changed_by_a_limiter() {
     assert!(wrong(limiter.config().await.unwrap_err()));
     assert!(wrong(limiter.delete().await.unwrap_err()));
     assert_eq!(redis.command(&["GET", "api"]).text(), "text");
-    // A lock is a hash, too: with fields of a limiter it would never be free.
+    // A lock is a hash, too. If the limiter wrote its fields into the hash of a lock, the lock
+    // would never be free.
     redis.command(&["DEL", "api"]);
     redis.command(&["HSET", "api", "8c6d:1", "1"]);
     assert!(matches!(limiter.acquire(1).await, Err(Error::RateNotSet { .. })));
     let error = limiter.set_if_absent(Rate::per(1, secs(1))).await.unwrap_err();
     assert!(matches!(&error, Error::WrongType { found, .. } if found == "hash"), "{error}");
     assert_eq!(redis.command(&["HLEN", "api"]).number(), 1);
-    // The members of an old Redisson have no length.
+    // An old Redisson writes members without the length of the id.
     redis.command(&["DEL", "api"]);
     assert!(limiter.set_if_absent(Rate::per(1, secs(1))).await.unwrap());
     redis.command(&["SET", "{api}:value", "0"]);
@@ -185,7 +188,7 @@ async fn key_of_another_type_is_not_changed_by_a_limiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limiter_outlasts_a_restart_and_forgotten_scripts() {
+async fn limiter_works_after_a_restart_and_forgotten_scripts() {
     let redis = Redis::options().persistent().start();
     let limiter = limiter(&redis, Rate::per(1, secs(4))).await;
     limiter.acquire(1).await.unwrap();

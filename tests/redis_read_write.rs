@@ -1,5 +1,5 @@
-//! The read-write lock on a real Redis: its keys, its faults, the order of readers and writers, and
-//! its cost.
+//! The read-write lock on a real server: its keys, its faults, the order of readers and writers,
+//! and its cost.
 
 use std::{collections::BTreeSet, future::Future, time::Duration};
 
@@ -15,10 +15,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The channel of releases, of readers and of writers.
+/// The channel on which releases of both sides are published.
 const CHANNEL: &str = "redisson_rwlock:{door}";
 
-/// The waiting writers of Leasehold.
+/// The key with the waiting writers of Leasehold clients.
 const WRITERS: &str = "leasehold_rwlock__writers:{door}";
 
 /// A server, and two clients of it.
@@ -56,30 +56,30 @@ async fn write(lock: &ReadWriteLock) -> LockGuard {
     within(SOON, "it writes", lock.write().acquire()).await.unwrap()
 }
 
-/// The key that lasts as long as the lease of this reader.
+/// The key whose TTL is the lease of this reader.
 fn lease_of(reader: &LockGuard) -> String {
     format!("{{door}}:{}:rwlock_timeout:1", reader.owner())
 }
 
-/// The number of known waiting writers.
+/// The number of waiting writers in the key `key`.
 fn writers_that_wait(redis: &Redis, key: &str) -> i64 {
     redis.command(&["ZCOUNT", key, "0", "+inf"]).number()
 }
 
-/// Waits until this many writers are known to wait.
+/// Waits until the server knows `number` waiting writers.
 #[track_caller]
 fn until_writers_wait(redis: &Redis, number: i64) {
     eventually("they are known to wait", SOON, || writers_that_wait(redis, WRITERS) == number);
 }
 
-/// Waits until this many clients are subscribed.
+/// Waits until `number` clients are subscribed.
 #[track_caller]
 fn until_received_by(redis: &Redis, number: i64) {
     eventually("they listen", SOON, || subscribers(redis, CHANNEL) == number);
 }
 
-/// Waits until no client has sent a request for a while. By then each waiter has asked once more
-/// after its subscription.
+/// Waits until no client has sent a request for a while. By then, each waiter has repeated its
+/// request after its subscription.
 #[track_caller]
 fn until_no_requests(redis: &Redis) {
     let asked = || redis.calls().of("evalsha");
@@ -113,7 +113,7 @@ async fn reader_is_a_hash_field_and_a_key_with_its_lease() {
         assert!((most - 5_000..=most).contains(&left), "{left} of {most}");
         assert_eq!(t.redis.command(&["GET", &lease_of(guard)]).text(), "1");
     }
-    // The lock lasts as long as the longest of the leases that are left.
+    // The TTL of the lock is the longest of the remaining leases.
     assert!((25_000..=30_000).contains(&pttl(&t.redis, "door")));
     release_guard(one).await;
     assert!((4_000..=9_000).contains(&pttl(&t.redis, "door")));
@@ -211,17 +211,17 @@ async fn downgrade_wakes_other_readers_and_no_writer() {
     release_guard(entered(writer).await).await;
 }
 
-/// The field of a writer has no TTL of its own. Once, a read hold of the writer kept the field for
-/// as long as the read hold lasted.
+/// The field of a writer has no TTL of its own. Former bug: if the writer also read, its field
+/// lasted as long as its read hold.
 #[tokio::test]
-async fn writer_that_also_reads_ends_at_its_limit() {
+async fn write_hold_with_a_read_hold_ends_at_its_lease_or_max_hold() {
     let t = Setup::new().await;
     let [lease, most] = [t.ours().write().lease(ms(500)), t.ours().write().max_hold(ms(500))];
     for side in [lease, most] {
         let writes = within(SOON, "it writes", side.acquire()).await.unwrap();
         let reads = t.ours().acquire_read_with(&writes).await.unwrap();
         writes.lost().await;
-        // The guard is still there.
+        // The guard `writes` exists, but its hold has ended.
         let reads_there = read(&t.theirs()).await;
         assert!(reads.is_held());
         release_guard(reads_there).await;
@@ -237,7 +237,7 @@ async fn reader_stream_of_several_clients_starves_no_writer() {
     for _ in 0..3 {
         let began = Instant::now();
         release_guard(write(&t.ours()).await).await;
-        // The readers continue for 100 ms at most.
+        // Each reader holds for at most 100 ms.
         assert!(began.elapsed() < secs(3), "{:?}", began.elapsed());
         sleep(ms(200)).await;
     }
@@ -290,19 +290,19 @@ async fn unyielding_readers_acquire_while_a_writer_waits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reader_yields_to_a_waiting_writer_for_ten_seconds() {
     let yielding = [false, true].map(|by_polling| async move {
-        // given a long reader, and a writer that waits for it
+        // given a long reader, and a writer that waits for this reader
         let t = Setup::new().await;
         let here = read(&t.ours()).await;
         let writer = waiter(t.ours().write());
         until_writers_wait(&t.redis, 1);
 
-        // when another one comes to read
+        // when another reader comes
         let began = Instant::now();
         let side = t.theirs().read();
         let side = if by_polling { side.wait_strategy(POLLING) } else { side };
         let beside = within(secs(20), "it reads", side.acquire()).await.unwrap();
 
-        // then it lets the writer go first, in vain, and reads
+        // then the new reader yields to the writer for ten seconds, in vain, and then acquires
         let yielded = began.elapsed();
         assert!(yielded >= ms(9_500) && yielded < ms(11_500), "{yielded:?}");
         release_guard(here).await;
@@ -350,7 +350,7 @@ async fn leaving_or_dead_writer_admits_yielding_readers() {
     assert!(began.elapsed() < ms(800), "{:?}", began.elapsed());
     eventually("it is forgotten", SOON, || t.redis.command(&["EXISTS", WRITERS]).number() == 0);
 
-    // A dead writer is forgotten after a while.
+    // The store forgets a dead writer after some seconds.
     let proxy = Proxy::before(t.redis.port());
     let dies = Client::connect(&proxy.url()).await.unwrap();
     let writer = waiter(door(&dies).write());
@@ -364,7 +364,7 @@ async fn leaving_or_dead_writer_admits_yielding_readers() {
     writer.abort();
 }
 
-/// Tasks of several clients that read repeatedly, each for up to 100 ms, and overlap.
+/// Tasks of several clients that read repeatedly, for up to 100 ms each. Their holds overlap.
 struct Readers {
     tasks: Vec<JoinHandle<()>>,
 }
@@ -399,13 +399,14 @@ impl Readers {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn java_reader_keeps_its_longest_lease_after_reentries() {
-    // given a client whose first lease is long, and whose later leases are over
+    // given a Java reader whose first lease is long, and whose leases of later reentries have ended
     let t = Setup::new().await;
     t.redis.command(&["HSET", "door", "mode", "read", "java:1", "6"]);
     t.redis.command(&["SET", "{door}:java:1:rwlock_timeout:1", "1", "PX", "3600000"]);
     t.redis.command(&["PEXPIRE", "door", "3600000"]);
 
-    // when a Leasehold reader acquires and releases, then Java still reads, for as long
+    // when a Leasehold reader acquires and releases, then the Java reader still reads, and its
+    // lease is as long as before
     release_guard(read(&t.ours()).await).await;
     assert!(t.ours().write().try_acquire().await.unwrap().is_none());
     assert!(pttl(&t.redis, "door") > 3_500_000, "{}", pttl(&t.redis, "door"));
@@ -413,7 +414,7 @@ async fn java_reader_keeps_its_longest_lease_after_reentries() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_dead_readers_do_not_block_a_writer() {
-    // given more dead readers than one release checks
+    // given more dead readers than one release removes
     let t = Setup::new().await;
     let fill = "redis.call('HSET', KEYS[1], 'mode', 'read') \
                 for i = 1, 60 do redis.call('HSET', KEYS[1], 'dead:' .. i, 1) end \
@@ -421,7 +422,7 @@ async fn many_dead_readers_do_not_block_a_writer() {
     t.redis.command(&["EVAL", fill, "1", "door"]);
     let began = Instant::now();
 
-    // when others read for a moment, now and then
+    // when a client reads for a moment again and again
     let reads = t.ours().prefer_writers(false).read().ttl(secs(60));
     let readers = tokio::spawn(async move {
         loop {
@@ -430,7 +431,7 @@ async fn many_dead_readers_do_not_block_a_writer() {
         }
     });
 
-    // then later releases remove them, and a writer acquires
+    // then its releases remove the dead readers, and a writer acquires
     release_guard(t.theirs().write().acquire_within(secs(30)).await.unwrap()).await;
     assert!(began.elapsed() < secs(10), "{:?}", began.elapsed());
     readers.abort();
@@ -454,7 +455,7 @@ async fn writer_with_a_shorter_lease_does_not_shorten_its_read_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_lease_ends_when_only_its_read_hold_is_left() {
+async fn downgraded_hold_has_only_the_lease_of_its_read_hold() {
     let t = Setup::new().await;
     let writing = t.ours().write().ttl(secs(600)).acquire().await.unwrap();
     let reading = t.ours().downgrade(writing).await.unwrap();
@@ -464,21 +465,22 @@ async fn writer_lease_ends_when_only_its_read_hold_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_reader_ends_with_its_own_lease() {
-    // given a client that reads for three seconds at a time, and another one for thirty
+async fn dead_reader_expires_at_the_end_of_its_own_lease() {
+    // given a reader with a ttl of three seconds, and a reader of another client with a ttl of
+    // thirty
     let t = Setup::new().await;
     let proxy = Proxy::before(t.redis.port());
     let dies = Client::connect(&proxy.url()).await.unwrap();
     let dead = door(&dies).read().ttl(secs(3)).acquire().await.unwrap();
     let reading = read(&t.ours()).await;
 
-    // when the first one is cut off
+    // when the client of the first reader is cut off
     proxy.refuse(true);
     assert_eq!(within(SOON, "it is reported", dead.lost()).await, LostReason::Expired);
     let lease = lease_of(&dead);
     eventually("its lease is over", SOON, || pttl(&t.redis, &lease) == -2);
 
-    // then the other one keeps reading, and after it the dead reader blocks no client
+    // then the second reader keeps its hold, and after its release the dead reader blocks no client
     assert!(reading.is_held());
     assert!(t.theirs().write().try_acquire().await.unwrap().is_none());
     let writer = waiter(t.theirs().write());
@@ -523,7 +525,8 @@ async fn forced_release_ends_one_side_and_notifies_its_holders() {
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
 }
 
-/// Once, the whole lock was deleted: the reader believed in its hold while another client wrote.
+/// Former bug: the forced release of the write side deleted the whole lock. The reader trusted its
+/// hold while another client wrote.
 #[tokio::test(flavor = "multi_thread")]
 async fn read_side_stays_held_when_write_side_is_lost() {
     let t = Setup::new().await;
@@ -543,7 +546,8 @@ async fn read_side_stays_held_when_write_side_is_lost() {
     release_guard(write(&t.theirs()).await).await;
 }
 
-/// Once, the dead reader was returned as the holder, and could not be released by force.
+/// Former bug: after a forced release of the read side, the reader was still returned as the
+/// holder, and could not be released.
 #[tokio::test(flavor = "multi_thread")]
 async fn writer_keeps_its_hold_when_its_read_side_is_lost() {
     let t = Setup::new().await;
@@ -579,7 +583,7 @@ async fn readers_and_writers_are_renewed() {
 // Faults.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_named_and_unchanged() {
+async fn error_names_a_key_of_another_type_and_keeps_it_unchanged() {
     let t = Setup::new().await;
     for (found, put) in [
         ("string", &["SET", "door", "x"][..]),
@@ -622,13 +626,13 @@ async fn hash_of_a_plain_lock_excludes_both_sides() {
         assert_eq!(side.holder().await.unwrap(), None);
     }
     assert_eq!(hash(&t.redis, "door"), [("java:1".to_owned(), "1".to_owned())]);
-    // and is free for them when it is over
+    // When the plain lock is released, both sides are free.
     release_guard(read(&t.ours()).await).await;
     assert!(keys(&t.redis).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_permission_is_named_and_leaves_nothing_behind() {
+async fn error_names_a_missing_permission_and_leaves_no_key_behind() {
     let redis = Redis::start();
     let own = "~{door}:*";
     let cases: [(&str, bool, &[&str]); 5] = [
@@ -649,7 +653,7 @@ async fn missing_permission_is_named_and_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_writers_key_disables_writer_preference() {
+async fn denied_access_to_the_writers_key_disables_preference() {
     let own = "~{door}:*";
     let cases: [&[&str]; 5] = [
         &["~door", own, "&*", "+@all"],
@@ -669,7 +673,7 @@ async fn denied_writers_key_disables_writer_preference() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_writers_key_blocks_no_client() {
+async fn writers_key_of_another_program_blocks_no_client() {
     let t = Setup::new().await;
     for put in [&["SET", WRITERS, "x"][..], &["HSET", WRITERS, "x", "y"]] {
         t.redis.command(put);
@@ -695,7 +699,7 @@ async fn refused_release_changes_nothing() {
     }
 }
 
-/// Each client waits once, to read or to write, and leaves no key of the lock.
+/// Lets each client wait once, to read or to write. Asserts that no key of the lock is left.
 async fn each_acquires_after_the_other(
     redis: &Redis,
     ours: &ReadWriteLock,
@@ -719,7 +723,7 @@ async fn each_acquires_after_the_other(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_entry_expires_or_is_removed() {
+async fn entry_of_a_waiting_writer_expires_or_is_removed() {
     let redis = Redis::start();
     let limited = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-pexpire"]).await;
     redis.command(&["HSET", "door", "mode", "read", "java:1", "1"]);
@@ -732,7 +736,7 @@ async fn writer_entry_expires_or_is_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_has_exact_permissions() {
+async fn acl_user_of_the_guide_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let commands = crate::common::commands_of_the_guide("leasehold");
     let [plain, _, added, ..] = &commands[..] else { panic!("{commands:?}") };
@@ -743,7 +747,7 @@ async fn guide_user_has_exact_permissions() {
     let before = redis.calls();
     read_and_write_in_all_ways(&redis, "leasehold", "app:door").await;
 
-    // no command was denied, and each added command was executed
+    // no command was denied, and every command that the section adds was executed
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
     let calls = redis.calls().since(&before);
@@ -751,7 +755,7 @@ async fn guide_user_has_exact_permissions() {
     let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
     assert!(idle.is_empty(), "never used: {idle:?}");
 
-    // and each pattern that was added is needed
+    // and the user needs every pattern that the section adds
     for (pattern, kind) in added[3..6].iter().zip(["key", "key", "channel"]) {
         let mut words: Vec<_> = added.iter().filter(|word| *word != pattern).copied().collect();
         words.splice(3..3, plain[3..].iter().copied());
@@ -769,7 +773,8 @@ async fn guide_user_has_exact_permissions() {
     }
 }
 
-/// The permissions of a user of read-write locks.
+/// Uses a read-write lock in all ways, as two clients of `user`, so that the server checks every
+/// permission.
 async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
     let limited = crate::common::as_user(redis, user).await;
     let other = crate::common::as_user(redis, user).await;
@@ -779,7 +784,7 @@ async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
         eventually("it is known to wait", SOON, || writers_that_wait(redis, &writers) == number);
     };
 
-    // If many readers died, each release removes some of them.
+    // If many readers have died, each release removes some of them.
     let fill = "redis.call('HSET', KEYS[1], 'mode', 'read') \
                 for i = 1, 20 do redis.call('HSET', KEYS[1], 'dead:' .. i, 1) end \
                 redis.call('PEXPIRE', KEYS[1], 60000)";
@@ -827,7 +832,7 @@ async fn release_works_without_publish_permission() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_server_refuses_new_holds_of_both_sides_and_releases_old_ones() {
+async fn full_server_refuses_new_read_and_write_holds_and_frees_old() {
     let t = Setup::new().await;
     let reading = t.ours().read().ttl(secs(3)).acquire().await.unwrap();
     let window = t.ours();
@@ -842,7 +847,7 @@ async fn full_server_refuses_new_holds_of_both_sides_and_releases_old_ones() {
     assert!(!t.other.read_write_lock("new").unwrap().write().is_locked().await.unwrap());
     sleep(secs(4)).await;
     assert!(reading.is_held() && writing.is_held());
-    // A reader that joins it is no new reader for the store.
+    // A reader that shares the hold of `reading` writes nothing to the store.
     drop(window);
     release_guard(reading).await;
     release_guard(writing).await;
@@ -873,21 +878,21 @@ async fn forgotten_scripts_are_loaded_again() {
     assert_eq!(t.one.stats().renewals_failed, 0);
     flush();
     release_guard(write(&t.ours()).await).await;
-    // The lease of a reader whose hold was released by force expires.
+    // The key with the lease of a reader expires after its forced release.
     assert!(free(&t.redis));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_reply_leaves_one_hold() {
+async fn request_with_a_lost_reply_creates_only_one_hold() {
     let t = Setup::new().await;
     let proxy = Proxy::before(t.redis.port());
     for reads in [true, false] {
         let lock = door(&Client::connect(&proxy.url()).await.unwrap());
         let side = if reads { lock.read() } else { lock.write() };
-        // Scripts are loaded when they are first used.
+        // A client loads a script when it first uses it.
         release_guard(side.acquire().await.unwrap()).await;
 
-        // when the reply to a grant is lost, then asking again is no second one
+        // when the reply to a grant is lost, then the repeated request returns the same hold
         let (lost, before) = (proxy.lost_replies(), t.redis.calls());
         proxy.lose_next_reply();
         let guard = within(secs(10), "it is granted", side.acquire()).await.unwrap();
@@ -896,7 +901,7 @@ async fn lost_reply_leaves_one_hold() {
         assert_eq!(hash(&t.redis, "door").len(), 2, "mode and one holder");
         assert_eq!(side.held_by(guard.owner()).await.unwrap(), 1);
 
-        // and a release whose reply is lost was executed
+        // and when the reply to a release is lost, the release returns that it succeeded
         proxy.lose_next_reply();
         let release = within(secs(10), "an answer", guard.release()).await.unwrap();
         assert!(release.into_result().is_ok(), "reads: {reads}");
@@ -923,7 +928,7 @@ async fn dropped_future_leaves_no_hold() {
             eventually("it is free", SOON, || keys(&t.redis).is_empty());
         }
     }
-    // while other readers hold it
+    // Each future is also dropped while another client writes.
     for reads in [true, false] {
         let holder = write(&t.theirs()).await;
         for delay in [0, 1, 20, 100] {
@@ -937,7 +942,7 @@ async fn dropped_future_leaves_no_hold() {
         release_guard(holder).await;
         assert!(keys(&t.redis).is_empty());
     }
-    // and a downgrade
+    // A downgrade is also dropped.
     for delay in [0, 1, 20, 100, 250] {
         let lock = door(&client);
         let writing = write(&lock).await;
@@ -953,9 +958,9 @@ async fn dropped_future_leaves_no_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reading_task_that_waits_to_write_learns_of_its_self_wait() {
+async fn reader_that_waits_to_write_gets_an_error_about_its_own_hold() {
     let t = Setup::new().await;
-    // given a Leasehold reader among others
+    // given a reader of this client among readers of other clients
     let others = join_all((0..12).map(|_| async {
         let client = client(&t.redis).await;
         read(&door(&client)).await
@@ -966,10 +971,10 @@ async fn reading_task_that_waits_to_write_learns_of_its_self_wait() {
     // when the task that reads waits to write as well
     let error = t.ours().write().acquire_within(secs(1)).await.unwrap_err();
 
-    // then the error reports that
+    // then the error says that this client itself holds the lock
     let Error::TimedOut { by_this_client, .. } = &error else { panic!("{error:?}") };
     assert!(by_this_client, "{error:?}");
-    assert!(error.to_string().contains("by this client itself"), "{error}");
+    assert!(error.to_string().contains("by another guard of this client"), "{error}");
     release_guard(reading).await;
     for reading in others {
         release_guard(reading).await;
@@ -986,7 +991,8 @@ async fn long_self_wait_is_logged() {
         let [held, wanted] =
             if reads { [lock.read(), lock.write()] } else { [lock.write(), lock.read()] };
         let guard = held.ttl(secs(3)).acquire().await.unwrap();
-        // It is logged at most every ten seconds, when a hold of five seconds is renewed.
+        // The first wait is too short: the client looks for a self-wait only when it renews the
+        // hold, and logs it at most every ten seconds.
         let before = log.text().matches(LOGGED).count();
         assert!(wanted.acquire_within(secs(4)).await.is_err());
         assert_eq!(log.text().matches(LOGGED).count(), before, "{}", log.text());
@@ -996,7 +1002,7 @@ async fn long_self_wait_is_logged() {
     }
 }
 
-/// Whether there is no reader and no writer.
+/// Whether the server has neither a reader nor a writer.
 fn free(redis: &Redis) -> bool {
     redis.command(&["EXISTS", "door"]).number() == 0
 }
@@ -1026,7 +1032,7 @@ mod threads {
         ] {
             assert!(matches!(refused, Error::UpgradeNotSupported { .. }), "{refused:?}");
         }
-        // Another thread waits for it, which is no upgrade.
+        // The write of another thread is no upgrade, so it waits.
         let writer = std::thread::spawn(move || {
             ours.write().acquire().unwrap().release().unwrap().into_result()
         });
@@ -1059,7 +1065,7 @@ mod threads {
 
 // The cost.
 
-/// The commands that clients sent while `act` ran, without those of scripts.
+/// Returns the commands that clients sent while `act` ran. Commands that scripts call do not count.
 async fn sent_during<T>(redis: &Redis, act: impl Future<Output = T>) -> (Vec<String>, T) {
     let monitor = redis.monitor();
     let done = act.await;
@@ -1078,7 +1084,7 @@ fn of(calls: &Calls, commands: &[&str]) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_acquire_and_each_release_is_one_evalsha() {
     let t = Setup::new().await;
-    // Scripts are loaded when they are first used.
+    // A client loads a script when it first uses it.
     release_guard(read(&t.ours()).await).await;
     release_guard(write(&t.ours()).await).await;
     for side in [t.ours().read(), t.ours().write()] {
@@ -1108,9 +1114,9 @@ async fn thousand_concurrent_readers_of_a_process_send_two_requests() {
     assert_eq!(of(&calls, &["evalsha", "hset", "publish"]), [2, 2, 1], "{calls}");
 }
 
-/// The writer waits like a writer of Redisson, which no reader can see. A message wakes it, and
-/// then it must find the lock free. Without a pause between the holds of the readers, it would
-/// never acquire.
+/// Readers cannot see that this writer waits, as they cannot see a writer of Redisson. When a
+/// message wakes the writer, it must find the lock free. It never would if the readers did not
+/// pause between their holds.
 async fn unannounced_writer_acquires_behind<F>(readers: usize, reads: fn(ReadWriteLock) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -1156,7 +1162,7 @@ async fn unqueued_writer_acquires_behind_shared_readers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unannounced_writer_acquires_among_trying_readers() {
+async fn writer_without_an_entry_acquires_among_trying_readers() {
     unannounced_writer_acquires_behind(64, tries_to_read).await;
 }
 
@@ -1200,7 +1206,7 @@ async fn one_evalsha_per_third_of_the_ttl_renews_hundred_readers() {
     let before = t.redis.calls();
     eventually("they are renewed", secs(15), || t.one.stats().renewals >= 200);
     let calls = t.redis.calls().since(&before);
-    // The first one loads the script.
+    // The first renewal also loads the script.
     assert!((2..=3).contains(&calls.of("evalsha")), "{calls}");
     assert_eq!(calls.of("hexists"), 200, "{calls}");
     drop(guards);
@@ -1214,7 +1220,7 @@ async fn script_cost_is_independent_of_the_number_of_readers() {
     assert_eq!(few, many);
 }
 
-/// The number of commands of each step, with this many other readers.
+/// Returns the number of commands that each step costs while `readers` other readers hold.
 async fn commands_with_other_readers(readers: usize) -> Vec<(&'static str, usize)> {
     let t = Setup::new().await;
     release_guard(read(&t.ours()).await).await;
@@ -1245,7 +1251,8 @@ fn inside(lines: Vec<String>) -> usize {
     lines.iter().filter(|line| line.contains(" lua] ")).count()
 }
 
-/// Once, the client logged that it gave up the release of a lock that it had never held.
+/// Former bug: the client logged that it gave up the release of a lock, although it had never held
+/// the lock.
 #[tokio::test]
 async fn writer_logs_no_release_when_the_key_has_another_type() {
     let t = Setup::new().await;

@@ -1,5 +1,4 @@
-//! The recovery of a client after its server has recovered, and the notification of its holders
-//! until then.
+//! What a client does after its server has recovered, and how it reports losses until then.
 
 use std::{sync::mpsc, thread};
 
@@ -11,8 +10,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// Once, a request was in the buffer of a server that hung, and was executed when it continued.
-/// Then the lock was held without a holder for a whole ttl.
+/// Former bug: a server that hung had a request in its buffer, and executed it when it continued.
+/// Nobody held the lock, but it stayed locked for a whole ttl.
 #[tokio::test(flavor = "multi_thread")]
 async fn request_cancelled_during_a_hang_leaves_no_lock() {
     for (ttl, hangs, dropped) in
@@ -30,13 +29,13 @@ async fn request_cancelled_during_a_hang_leaves_no_lock() {
         }
         sleep(ms(hangs)).await;
 
-        // when it continues, and executes them
+        // when the server continues, and executes these requests
         redis.resume();
         let other = crate::common::client(&redis).await.lock("door").unwrap();
         let begun = Instant::now();
         release_guard(within(secs(40), "another enters", other.acquire()).await.unwrap()).await;
 
-        // then no client is blocked for a lease
+        // then the lock blocks no other client for a whole lease
         let limit = ms(1_900).min(ms(ttl) / 2 + ms(900));
         assert!(begun.elapsed() < limit, "ttl {ttl}, hung for {hangs}: {:?}", begun.elapsed());
     }
@@ -44,7 +43,7 @@ async fn request_cancelled_during_a_hang_leaves_no_lock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_holds_are_checked_when_the_server_recovers() {
-    // given many holds whose next renewal is ten seconds away
+    // given many holds whose next renewal is due in ten seconds
     let redis = Redis::start();
     let client = client(&redis).await;
     let mut guards = Vec::new();
@@ -52,12 +51,13 @@ async fn all_holds_are_checked_when_the_server_recovers() {
         guards.push(client.lock(format!("door-{n}")).unwrap().acquire().await.unwrap());
     }
 
-    // when the server is restarted, and its data is lost
+    // when the server restarts without its data
     redis.stop();
     redis.start_again();
     let back = Instant::now();
 
-    // then all of them are notified soon after the recovery, and not at their renewal
+    // then the client reports all losses soon after the restart, and does not wait for its next
+    // renewal
     for guard in &guards {
         let reason = within(SOON, "it is reported", guard.lost()).await;
         assert_eq!(reason, LostReason::NotOwned);
@@ -77,8 +77,8 @@ async fn surviving_holds_continue_after_all_connections_are_lost() {
     release_guard(guard).await;
 }
 
-/// The watchdog is on the runtime of the first acquisition. Once, when that runtime was blocked, it
-/// notified a guard on another runtime six seconds late.
+/// The watchdog runs on the runtime of the first acquisition. Former bug: while that runtime was
+/// blocked, a guard on another runtime learned its loss six seconds late.
 #[test]
 fn holder_learns_its_loss_despite_a_blocked_watchdog() {
     let redis = Redis::start();
@@ -91,7 +91,7 @@ fn holder_learns_its_loss_despite_a_blocked_watchdog() {
             let client = Client::connect(&url).await.unwrap();
             let lock = client.lock("door").unwrap().ttl(secs(2));
             hands_over.send(lock.acquire().await.unwrap()).unwrap();
-            // a handler that blocks
+            // The task blocks its runtime.
             let _ended = end.recv_timeout(secs(20));
         });
     });
@@ -106,7 +106,8 @@ fn holder_learns_its_loss_despite_a_blocked_watchdog() {
     blocked.join().unwrap();
 }
 
-/// Once, one stall with two hundred requests wrote four hundred lines.
+/// Former bug: when the server hung once with two hundred requests, the client logged four hundred
+/// lines.
 #[tokio::test]
 async fn outage_with_many_callers_logs_a_few_lines() {
     let (log, _collecting) = Log::begin();
@@ -127,7 +128,8 @@ async fn outage_with_many_callers_logs_a_few_lines() {
     assert!((1..=20).contains(&warnings), "{warnings} lines: {text}");
 }
 
-/// Once, the next supervisor of the connection logged its loss as a new one: `lost_for=0ns`.
+/// Former bug: on the next runtime, the client logged the loss of the connection again, with
+/// `lost_for=0ns`.
 #[test]
 fn supervisor_on_a_new_runtime_logs_no_second_loss() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();

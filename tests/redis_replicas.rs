@@ -1,5 +1,5 @@
-//! Several addresses of one deployment: a primary and its replicas, and an operator who promotes
-//! another one by hand.
+//! A URL with several addresses of one deployment: a primary and its replicas. An operator promotes
+//! another one of them by hand.
 
 use std::sync::{
     Arc,
@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// `redis://a,b/` of all of them.
+/// A URL `redis://a,b/` with the addresses of all servers.
 fn url<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> String {
     let addresses = servers.into_iter().map(|it| format!("127.0.0.1:{}", it.port()));
     format!("redis://{}/", addresses.collect::<Vec<_>>().join(","))
@@ -69,7 +69,7 @@ async fn dead_or_hanging_address_delays_no_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manually_promoted_replica_is_used() {
-    // given a holder and a waiter, and a primary that dies
+    // given a holder, a waiter, and a primary that dies
     let [primary, replica] = pair();
     let [one, other] = [client([&primary, &replica]).await, client([&primary, &replica]).await];
     let (guard, waiting) = held_and_waited_for([&one, &other], &primary).await;
@@ -81,7 +81,7 @@ async fn manually_promoted_replica_is_used() {
     assert!(words.contains(&format!("127.0.0.1:{}: this server is a replica", replica.port())));
     assert!(!lasting, "{words}");
 
-    // when the replica is promoted, then the hold continues and its release wakes the waiter
+    // when the replica is promoted, then the hold continues, and its release wakes the waiter
     replica.promote();
     until_subscribed(&replica, &channel("door"));
     assert!(guard.is_held() && !waiting.is_finished());
@@ -97,11 +97,11 @@ async fn clients_leave_a_manually_demoted_primary() {
     let (guard, waiting) = held_and_waited_for([&one, &other], &primary).await;
     replica.catch_up_with(&primary);
 
-    // when the two swap roles, and keep all connections
+    // when the two servers swap roles, and no connection is closed
     replica.promote();
     primary.follow(&replica);
 
-    // then no client is subscribed at the old one any more
+    // then every client leaves the old primary and its channels
     eventually("all have left", SOON, || connections(&primary) == 0);
     assert_eq!(subscribers(&primary, &channel("door")), 0);
     until_subscribed(&replica, &channel("door"));
@@ -141,7 +141,8 @@ async fn two_primaries_are_refused_with_their_addresses() {
     release_guard(client(both).await.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
-/// An address whose new connections lead to the current port.
+/// Starts a proxy that forwards each new connection to the port that `port` has at that time.
+/// Returns the address of the proxy.
 async fn moving_address(port: &Arc<AtomicU16>) -> u16 {
     let (listener, port) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arc::clone(port));
     let address = listener.local_addr().unwrap().port();
@@ -159,7 +160,8 @@ async fn moving_address(port: &Arc<AtomicU16>) -> u16 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn moved_address_is_followed_after_a_read_only_error() {
-    // given a client by an address of a service, which makes the replica the primary
+    // given a client of an address that leads to the primary, and a replica that becomes the
+    // primary
     let [primary, replica] = pair();
     let port = Arc::new(AtomicU16::new(primary.port()));
     let url = format!("redis://127.0.0.1:{}/", moving_address(&port).await);
@@ -169,19 +171,19 @@ async fn moved_address_is_followed_after_a_read_only_error() {
     replica.promote();
     primary.follow(&replica);
 
-    // when a task asks, and the address moves some time later
+    // when a task waits for a lock, and the address leads to the new primary some time later
     let waiting = waiter(client.lock("window").unwrap());
     sleep(secs(2)).await;
     assert!(!waiting.is_finished());
     port.store(replica.port(), Ordering::SeqCst);
 
-    // then it is followed, and the old connections are left
+    // then the client follows, and leaves the old connections
     release_guard(entered(waiting).await).await;
     release_guard(guard).await;
     eventually("all have left", SOON, || connections(&primary) == 0);
 }
 
-/// Kills the Leasehold connection to `redis` whose last command is one of these.
+/// Kills the one Leasehold connection to `redis` whose last command is one of `commands`.
 fn kill_after(redis: &Redis, commands: &[&str]) {
     let ours = ours(redis);
     let is_it = |line: &&String| commands.iter().any(|it| line.contains(&format!(" cmd={it} ")));
@@ -191,10 +193,10 @@ fn kill_after(redis: &Redis, commands: &[&str]) {
     assert_eq!(redis.command(&["CLIENT", "KILL", "ID", id]).number(), 1);
 }
 
-/// A server that takes writes stays up for its other connections when its address moves.
+/// The old server still takes writes, and closes no connection when its address leads elsewhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_connections_follow_the_commands() {
-    // given a client with three connections by an address of a service
+async fn all_connections_move_with_the_command_connection() {
+    // given a client with three connections, by an address that can move
     let [old, new] = [(); 2].map(|()| Redis::start());
     let _replicas = [Redis::start_replica_of(&old), Redis::start_replica_of(&new)];
     let port = Arc::new(AtomicU16::new(old.port()));
@@ -204,19 +206,19 @@ async fn all_connections_follow_the_commands() {
     release_guard(lock.acquire().await.unwrap()).await;
     assert_eq!(connections(&old), 3);
 
-    // when it moves, and that for commands alone is lost
+    // when the address moves, and only the connection for commands is lost
     port.store(new.port(), Ordering::SeqCst);
     kill_after(&old, &["publish", "hdel", "evalsha"]);
 
-    // then no client stays at the old one, and the client waits for replicas of the new one
+    // then all three connections move, and the client waits for replicas of the new server
     eventually("all have left", SOON, || connections(&old) == 0);
     eventually("all are there", SOON, || connections(&new) == 3);
     release_guard(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mismatched_connection_reconnects_until_it_matches() {
-    // given a client whose connection for messages is replaced, to another server
+async fn connection_to_another_server_reconnects_until_it_matches() {
+    // given a client whose connection for messages has been replaced by one to another server
     let [one, other] = [(); 2].map(|()| Redis::start());
     let port = Arc::new(AtomicU16::new(one.port()));
     let url = format!("redis://127.0.0.1:{}/", moving_address(&port).await);
@@ -231,7 +233,7 @@ async fn mismatched_connection_reconnects_until_it_matches() {
     };
     within(SOON, "it is found", async { while !is_elsewhere().await {} }).await;
 
-    // when the address leads back, then so does it
+    // when the address leads to the first server again, then this connection does, too
     port.store(one.port(), Ordering::SeqCst);
     eventually("it is back", SOON, || connections(&one) == 2 && connections(&other) == 0);
     within(SOON, "nothing is found", async { while is_elsewhere().await {} }).await;
@@ -250,7 +252,8 @@ async fn second_primary_among_addresses_is_found() {
     let has = async || client.health().await.findings.iter().any(|it| is_it(&it.hazard));
     assert!(!has().await);
 
-    // when the replica is promoted, then it is found, and the client stays
+    // when the replica is promoted as well, then health reports it, and the client keeps its
+    // primary
     replica.promote();
     within(secs(30), "it is found", async {
         while !has().await {
@@ -261,7 +264,7 @@ async fn second_primary_among_addresses_is_found() {
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!((client.stats().reconnects, connections(&replica)), (0, 0));
 
-    // when the first one is demoted, then the other one is used and there is no hazard
+    // when the first primary is demoted, then the client uses the other one, and the hazard ends
     primary.follow(&replica);
     eventually("all have left", SOON, || connections(&primary) == 0);
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
@@ -279,8 +282,8 @@ async fn second_primary_among_addresses_is_found() {
     .await;
 }
 
-/// Once, when the other primary was isolated, and other clients continued with it, the hazard was
-/// logged as resolved.
+/// Former bug: when the other primary became unreachable for this client, the hazard was logged as
+/// resolved. Other clients may still use that primary.
 #[tokio::test]
 async fn silent_other_primary_stays_a_hazard() {
     let [primary, replica] = pair();
@@ -296,7 +299,7 @@ async fn silent_other_primary_stays_a_hazard() {
         }
     })
     .await;
-    // It is checked every ten seconds.
+    // The client checks the other addresses every ten seconds.
     replica.pause();
     sleep(secs(14)).await;
     let findings = client.health().await.findings;
@@ -306,12 +309,14 @@ async fn silent_other_primary_stays_a_hazard() {
     assert!(!log.text().lines().any(is_over), "{}", log.text());
 }
 
-/// A server that pauses at each key replies too rarely on a busy machine.
+/// Pauses at every fourth key. With a pause at each key, the server would reply too rarely on a
+/// busy machine.
 const REST_AT_EACH_FOURTH: &str = "-4";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn loading_server_is_no_primary() {
-    // given a server that takes seconds to load its data, and replies after each thousand keys
+    // given a server that takes seconds to load its data, and that replies only after each thousand
+    // keys
     const KEYS: usize = 120_000;
     let slow = Redis::options().persistent().arg("--key-load-delay", REST_AT_EACH_FOURTH).start();
     let mut connection = Connection::open(slow.port());
@@ -323,7 +328,8 @@ async fn loading_server_is_no_primary() {
     slow.stop();
     let waiting = waiter(client.lock("door").unwrap());
 
-    // when it starts again, then it is no primary before it has loaded, and the waiter acquires
+    // when it starts again, then the client does not accept it before it has loaded, and the waiter
+    // then acquires
     let starting = spawn_blocking(move || {
         slow.start_again();
         slow

@@ -1,5 +1,5 @@
-//! Acknowledged grants, on a real primary with real replicas: errors, waits, cost, and losses of a
-//! failover.
+//! Acknowledged grants, on a real primary with real replicas: errors, waits, cost, and what a
+//! failover loses.
 
 use std::{
     os::unix::fs::symlink,
@@ -15,17 +15,17 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// One replica, with a long timeout.
+/// Requires one replica, with a long timeout.
 const ONE: Replicas = Replicas::at_least(1).within(SOON);
 
-/// One replica, with a timeout that is too short.
+/// Requires one replica, with a timeout that is too short.
 const ONE_IN_VAIN: Replicas = Replicas::at_least(1).within(ms(300));
 
 fn door(client: &Client, replicas: Replicas) -> Lock {
     client.lock("door").unwrap().replicated(replicas)
 }
 
-/// Two replicas, in sync with `master`.
+/// Starts two replicas that have the data of `master`.
 fn two_replicas_of(master: &Redis) -> [Redis; 2] {
     [(); 2].map(|()| Redis::start_replica_of(master))
 }
@@ -35,12 +35,13 @@ fn has(redis: &Redis, name: &str) -> bool {
     redis.command(&["EXISTS", name]).number() == 1
 }
 
-/// The number of rounds, because a slow replica takes several of them.
+/// The number of grants for which the client has asked replicas. It may have sent more `WAIT`
+/// commands, because a slow replica needs several.
 fn questions(monitor: &Monitor) -> usize {
     monitor.lines().iter().filter(|line| line.contains("touch: writes a")).count()
 }
 
-/// The number of waits for replicas since `before`.
+/// The number of `WAIT` commands since `before`.
 fn waits(redis: &Redis, before: &Calls) -> u64 {
     redis.calls().since(before).of("wait")
 }
@@ -54,7 +55,7 @@ fn is_refused<T>(answer: Result<T, Error>, wanted: u32, got: u32) {
     }
 }
 
-/// Another client can acquire `name` now.
+/// Asserts that another client can acquire `name` now.
 async fn is_free(redis: &Redis, name: &str) {
     let other = client(redis).await;
     let guard = other.lock(name).unwrap().try_acquire().await.unwrap();
@@ -78,7 +79,7 @@ async fn replicated_grant_is_acknowledged_by_one_of_two_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_few_replicas_release_the_lock() {
+async fn lock_is_released_when_too_few_replicas_acknowledge() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -88,7 +89,7 @@ async fn too_few_replicas_release_the_lock() {
     assert!(begun.elapsed() >= ms(300));
     is_free(&master, "door").await;
 
-    // and when the replica is there again, so is the lock
+    // When the replica continues, the lock can be acquired again.
     replica.resume();
     let guard = within(SOON, "it is there", door(&client, ONE).acquire()).await.unwrap();
     assert!(has(&replica, "door") && client.stats().granted == 2);
@@ -96,7 +97,7 @@ async fn too_few_replicas_release_the_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_without_replicas_is_named_after_the_timeout() {
+async fn timeout_error_says_that_the_server_has_no_replicas() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let refused = within(SOON, "it is reported", door(&client, ONE_IN_VAIN).acquire()).await;
@@ -147,7 +148,7 @@ async fn stopped_replica_delays_no_unreplicated_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn call_with_less_time_returns_first() {
+async fn replicated_call_with_a_shorter_timeout_returns_first() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -180,7 +181,8 @@ async fn concurrent_replicated_locks_share_requests() {
     drop(guards);
 }
 
-// A hand-off grant waits for 10 ms. On one thread no task can release it before it is taken.
+// This test has one thread. A hand-off grant waits for its task for 10 ms, and on one thread no
+// other task can release the grant before its task has taken it.
 #[tokio::test]
 async fn handed_over_grant_is_counted_once() {
     let master = Redis::start();
@@ -193,14 +195,14 @@ async fn handed_over_grant_is_counted_once() {
     release_guard(next).await;
     assert_eq!((client.stats().handed_over, questions(&monitor)), (1, 1));
 
-    // a task that requires replicas sends a request for a grant that was not acknowledged
+    // If the first hold required no replicas, the next task asks them.
     let first = lock.acquire().await.unwrap();
     let next = left_to_the_next(first, lock.replicated(ONE)).await;
     release_guard(next).await;
     assert_eq!((client.stats().handed_over, questions(&monitor)), (2, 2));
 }
 
-/// Returns the guard of `lock` for a task that waits behind `first`, which is released now.
+/// Lets a task wait for `lock` behind `first`, releases `first`, and returns the guard of the task.
 async fn left_to_the_next(first: LockGuard, lock: Lock) -> LockGuard {
     let mut next = Box::pin(lock.acquire());
     assert!(poll!(&mut next).is_pending());
@@ -245,7 +247,7 @@ async fn acknowledged_lock_survives_a_failover_to_its_replica() {
     master.resume();
 }
 
-/// This is what the guarantees say about a lock without `replicated`.
+/// The guarantees state this limit of a lock without `replicated`.
 #[tokio::test(flavor = "multi_thread")]
 async fn unreplicated_lock_may_be_lost_by_a_failover() {
     let master = Redis::start();
@@ -256,12 +258,13 @@ async fn unreplicated_lock_may_be_lost_by_a_failover() {
     is_free(&replica, "door").await;
     assert!(held.is_held());
 
-    // and the same with replicas is rejected
+    // A lock that requires a replica is rejected in the same situation.
     let other = client_of_master.lock("other").unwrap().replicated(ONE_IN_VAIN);
     is_refused(other.acquire().await, 1, 0);
 }
 
-/// Acquires `kind` of locks with `client` repeatedly, until the flag is set.
+/// Starts a task that acquires one lock after another, and keeps all of them. Their names start
+/// with `kind`.
 fn takes(client: &Client, kind: &'static str, replicas: Option<Replicas>) -> Taking {
     let (client, taken) = (client.clone(), Arc::<Mutex<Vec<_>>>::default());
     let noted = Arc::clone(&taken);
@@ -286,7 +289,8 @@ impl Taking {
         self.taken.lock().unwrap().len()
     }
 
-    /// Ends it. Returns the number of locks, and how many of them this server does not have.
+    /// Ends the task. Returns how many locks it has acquired, and how many of them this server does
+    /// not have.
     fn end(self, redis: &Redis) -> (usize, usize) {
         self.task.abort();
         let taken = self.taken.lock().unwrap();
@@ -297,7 +301,7 @@ impl Taking {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicated_grants_survive_failover_to_a_late_replica() {
-    // given a replica that lags a little
+    // given a replica that is a little behind
     let (master, replica) = (Redis::start(), Redis::start());
     master.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
     let proxy = Proxy::before(master.port());
@@ -306,7 +310,7 @@ async fn replicated_grants_survive_failover_to_a_late_replica() {
     eventually("it follows", secs(20), follows);
     proxy.delay(ms(20));
 
-    // when it is promoted while locks are taken
+    // when the replica is promoted while clients acquire
     let client = client(&master).await;
     let one = Replicas::at_least(1).within(secs(2));
     let kept = ["one", "two", "three", "four"].map(|kind| takes(&client, kind, Some(one)));
@@ -317,7 +321,7 @@ async fn replicated_grants_survive_failover_to_a_late_replica() {
     let by_then = plain.count();
     eventually("others go on", SOON, || plain.count() > by_then);
 
-    // then each acknowledged one exists, and not each of the others
+    // then the replica has every acknowledged grant, and lacks some of the others
     for taking in kept {
         let (taken, lost) = taking.end(&replica);
         assert!(taken > 5 && lost == 0, "{lost} of {taken} were forgotten");
@@ -325,7 +329,8 @@ async fn replicated_grants_survive_failover_to_a_late_replica() {
     assert!(plain.end(&replica).1 > 0);
 }
 
-/// The connection that asks for replicas leads to another server than the one that has granted.
+/// The connection that asks for acknowledgements leads to another server than the one that has
+/// granted.
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_of_another_server_do_not_count() {
     let [granting, other] = [(); 2].map(|()| Redis::options().unix_socket().start());
@@ -401,9 +406,10 @@ async fn replication_connection_is_restored_during_a_wait() {
     release_guard(guard).await;
 }
 
-/// Once, the error was that of an unreachable store, after the lock had been granted.
+/// Former bug: the error was that of an unreachable store, and did not say that the grant was
+/// released.
 #[tokio::test(flavor = "multi_thread")]
-async fn uncountable_replicas_are_named_in_the_error() {
+async fn error_says_that_replicas_cannot_be_counted() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -415,16 +421,17 @@ async fn uncountable_replicas_are_named_in_the_error() {
     master.stop();
     let refused = within(secs(20), "it is reported", task).await.unwrap().unwrap_err();
     let Error::Unavailable { reason, .. } = &refused else { panic!("{refused:?}") };
-    assert!(
-        reason.starts_with("the grant was released, because its replicas could not be counted: ")
-    );
+    assert!(reason.starts_with(
+        "the acquisition was undone, because the server did not report how many replicas \
+         acknowledged it: "
+    ));
     assert!(refused.is_transient());
 }
 
-/// Once, the last permit was removed while replicas received it, and with it the ends of all
-/// leases.
+/// Former bug: while replicas acknowledged the last permit, the client removed it and wrote it
+/// again. With the last permit, the key and so its TTL were lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_that_a_replica_has_end_when_their_pool_does() {
+async fn replicated_permits_expire_with_their_pool() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -479,14 +486,13 @@ fn blocking_lock_waits_for_replicas() {
     assert!(!has(&master, "door"));
 }
 
-/// The permissions of the protocol for one lock without a queue, and the additional one for
-/// replicas.
+/// The permissions that one lock without a queue needs. `replicated` needs one more.
 const RIGHTS: &str = "~door &redisson_lock__channel:{door} +hello +ping +client|setname +info +eval \
                       +evalsha +script|load +hexists +hget +hscan +hset +hdel +hlen +del \
                       +pexpire +pttl +publish +subscribe +unsubscribe";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicated_needs_one_more_permission() {
+async fn replicated_lock_needs_one_more_permission() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let few: Vec<_> = RIGHTS.split_whitespace().collect();
@@ -531,11 +537,11 @@ async fn replicated_grant_costs_three_requests_on_its_connection() {
     let before = master.calls();
     let guard = plain.replicated(ONE).acquire().await.unwrap();
     let with = master.calls().since(&before);
-    // each write is a script of two commands
+    // before the client asks replicas, it writes by a script of two commands
     for (command, more) in [("evalsha", 0), ("eval", 1), ("hget", 1), ("hset", 1)] {
         assert_eq!(with.of(command), without.of(command) + more, "{command}: {with}");
     }
-    // a slow replica takes another round, with another lookup
+    // if the replica is slow, another `WAIT` follows, and another lookup of the hold
     let (waits, looks) = (with.of("wait"), with.of("hexists") - without.of("hexists"));
     assert!(waits > 0 && waits == looks, "{with}");
     assert_eq!(with.total(), without.total() + 3 + waits + looks, "{with}");

@@ -1,4 +1,4 @@
-//! The semaphore on a real server: its bytes, its costs, and its faults.
+//! The semaphore on a real server: its keys and messages, its costs, and its faults.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn pool(redis: &Redis) -> Semaphore {
     client(redis).await.semaphore("pool").unwrap()
 }
 
-/// The semaphore of a client that gives up on a silent server after half a second.
+/// The semaphore of a client that waits for a reply for at most half a second.
 async fn hasty_pool(url: &str) -> Semaphore {
     let client = Client::builder().command_timeout(ms(500)).connect(url).await.unwrap();
     client.semaphore("pool").unwrap()
@@ -46,15 +46,15 @@ fn free(redis: &Redis) -> String {
     redis.command(&["GET", "pool"]).text().to_owned()
 }
 
-/// All keys, without idempotency keys.
+/// All keys except idempotency keys, sorted.
 fn lasting(redis: &Redis) -> Vec<String> {
     keys(redis).into_iter().filter(|key| !key.contains("receipt")).collect()
 }
 
-// Bytes.
+// Keys and messages.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn semaphore_counter_is_redissons_and_holders_are_separate() {
+async fn semaphore_counter_matches_redisson_and_holders_are_separate() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let mut listener = Listener::to(&redis, CHANNEL);
@@ -71,13 +71,13 @@ async fn semaphore_counter_is_redissons_and_holders_are_separate() {
     assert_eq!((free(&redis), listener.received()), ("5".into(), vec!["5".to_owned()]));
     assert_eq!(lasting(&redis), ["pool"]);
 
-    // a negative number is not published
+    // A change to a negative number is not published.
     assert_eq!(pool.add(-7).await.unwrap(), -2);
     assert_eq!(pool.add(2).await.unwrap(), 0);
     assert_eq!((free(&redis), listener.received()), ("0".into(), vec!["0".to_owned()]));
     assert_eq!(pool.drain().await.unwrap(), 0);
 
-    // and the idempotency keys of all changes expire after a minute
+    // The idempotency keys of all changes expire after a minute.
     let receipts: Vec<_> = keys(&redis).into_iter().filter(|key| key.contains("receipt")).collect();
     assert_eq!(receipts.len(), 4);
     for receipt in receipts {
@@ -187,14 +187,14 @@ async fn permits_granted_to_a_cancelled_waiter_return() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn withdrawn_request_takes_no_permits_when_executed_late() {
-    // given a server that hangs, and a waiter that gives up
+    // given a server that hangs, and a waiter that times out
     let redis = Redis::start();
     let pool = hasty_pool(&redis.url()).await;
     pool.set_if_absent(1).await.unwrap();
     redis.pause();
     pool.acquire_within(1, ms(800)).await.unwrap_err();
 
-    // when the server executes all that lies in its buffers
+    // when the server executes the requests in its buffers
     redis.resume();
     eventually("it is refused from now on", secs(10), || {
         redis.command(&["ZCARD", WITHDRAWN]).number() == 1
@@ -205,7 +205,7 @@ async fn withdrawn_request_takes_no_permits_when_executed_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_that_are_forgotten_leave_no_trace_of_their_guard() {
+async fn forgotten_permits_leave_no_holder_record() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(3).await.unwrap();
@@ -256,7 +256,7 @@ async fn release_to_a_deleted_semaphore_adds_no_permits() {
     let release = one.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
-    // after the number is set again, they have no holder
+    // If the number is set again, the permits that were held before have no holder.
     assert!(pool.set_if_absent(2).await.unwrap());
     let release = other.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }));
@@ -289,7 +289,7 @@ async fn scripts_that_are_forgotten_are_loaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_not_changed_by_a_latch() {
+async fn key_of_another_type_is_reported_and_not_changed() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     redis.command(&["HSET", "pool", "field", "value"]);
@@ -317,9 +317,9 @@ async fn key_of_another_type_is_not_changed_by_a_latch() {
     assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("many".into(), vec![]));
 }
 
-/// As after a loss of all data, it looks as if other clients held all permits.
+/// After a loss of all data, no permit is available, as if other clients held all of them.
 #[tokio::test]
-async fn unset_total_is_logged_and_not_often() {
+async fn unset_number_of_permits_is_logged_rarely() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let (log, _noting) = Log::begin();
@@ -346,7 +346,7 @@ async fn denied_semaphore_user_changes_nothing() {
     let narrow = with_acl(&redis, "narrow", &["+@all", "&*", "~pool"]).await;
     let error = narrow.semaphore("pool").unwrap().acquire(1).await.unwrap_err();
     assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
-    let needs = "the request needs the keys `pool`, `leasehold_semaphore:{pool}`, \
+    let needs = "the request needs permissions for the keys `pool`, `leasehold_semaphore:{pool}`, \
         `leasehold_semaphore__withdrawn:{pool}`, `leasehold_semaphore__patient:{pool}`; \
         see the ACL page of the guide";
     assert!(error.to_string().contains(needs), "{error}");
@@ -357,7 +357,7 @@ async fn denied_semaphore_user_changes_nothing() {
     assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
     assert_eq!((free(&redis), lasting(&redis)), ("3".into(), vec!["pool".to_owned()]));
 
-    // sufficient permissions
+    // These permissions suffice.
     let enough = "-@all &redisson_sc:{pool} ~pool ~leasehold_semaphore*:{pool}* \
         +hello +ping +info +type +client|setname +evalsha +eval +script|load +subscribe +unsubscribe \
         +get +set +incrby +decrby +exists +del +hget +hset +hdel +hmget +hlen +hvals +hexists \
@@ -382,7 +382,7 @@ async fn denied_semaphore_user_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_lost_permission_loses_no_permit() {
+async fn client_loses_no_permit_when_an_acl_permission_is_missing() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
     let user = ["+@all", "&*", "~pool", "~leasehold_semaphore*"];
@@ -404,7 +404,8 @@ async fn any_lost_permission_loses_no_permit() {
         all(&format!("acquired without {command}: {granted:?}"));
         redis.command(&["ACL", "SETUSER", "pooler", &format!("+{command}")]);
         drop(granted);
-        // An operator must add the permits that were not released because of the denied permission.
+        // If a denied permission prevents a release, the permits are lost until an operator adds
+        // them. The test does this.
         eventually("it is asked no more", SOON, || hash(&redis, HOLDERS).len() <= 2);
         redis.command(&["DEL", HOLDERS]);
         redis.command(&["SET", "pool", "3"]);
@@ -412,7 +413,7 @@ async fn any_lost_permission_loses_no_permit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_change_changes_nothing() {
+async fn denied_change_leaves_the_number_of_permits_unchanged() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
     let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
@@ -433,8 +434,8 @@ async fn refused_change_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_failed_change_completes_on_retry() {
-    // given an idempotency key that shows that the request came, without its reply
+async fn change_with_an_empty_idempotency_key_is_completed() {
+    // given an idempotency key that shows that the request was executed in part, without a reply
     let redis = Redis::start();
     let pool = client(&redis).await;
     let (id, pool) = (pool.id().to_owned(), pool.semaphore("pool").unwrap());
@@ -477,7 +478,7 @@ async fn dead_longest_waiter_blocks_others_for_five_seconds_at_most() {
     assert!(number("until") - number("began") == 5_000 && number("since") < number("began"));
     assert!(few.try_acquire(1).await.unwrap().is_none());
 
-    // when it is dead, the others enter by themselves
+    // when the longest waiter is dead, then other clients acquire after some seconds
     proxy.refuse(true);
     proxy.cut();
     let start = Instant::now();
@@ -490,7 +491,7 @@ async fn dead_longest_waiter_blocks_others_for_five_seconds_at_most() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn longest_waiter_yields_after_thirty_seconds() {
-    // given permits of a dead client, and a waiter for all but one
+    // given permits that a dead client holds, and a waiter that wants all permits but one
     let redis = Redis::start();
     let (few, many) = (pool(&redis).await, pool(&redis).await);
     few.set_if_absent(10).await.unwrap();
@@ -501,17 +502,17 @@ async fn longest_waiter_yields_after_thirty_seconds() {
     assert!(few.try_acquire(1).await.unwrap().is_none());
     assert!((55_000..=60_000).contains(&pttl(&redis, PATIENT)));
 
-    // when half a minute is over
+    // when this waiter has been the longest waiter for half a minute
     let began = redis.command(&["HGET", PATIENT, "began"]).text().parse::<u64>().unwrap();
     redis.command(&["HSET", PATIENT, "began", &(began - 30_000).to_string()]);
 
-    // then all others acquire, even if it sends a request at each release
+    // then all other clients acquire, even if this waiter sends a request at each release
     for _ in 0..5 {
         back(few.try_acquire(8).await.unwrap().unwrap()).await;
         sleep(ms(1_200)).await;
     }
     assert!(!is_named());
-    // until the same time is over
+    // until another half minute has passed
     redis.command(&["PEXPIRE", PATIENT, "1"]);
     eventually("it is named again", secs(10), is_named);
     assert!(few.try_acquire(1).await.unwrap().is_none());
@@ -541,7 +542,7 @@ async fn forged_longest_waiter_gets_nothing_and_blocks_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelled_unsent_waiter_leaves_no_trace() {
+async fn waiter_without_a_request_in_flight_leaves_no_withdrawal() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(2).await.unwrap();
@@ -611,7 +612,8 @@ async fn clients_never_hold_more_permits_than_exist() {
     assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("3".into(), vec![]));
 }
 
-/// Once, clients that set the number before each acquisition left a key each time, for a minute.
+/// Former bug: if clients set the number before each acquisition, each call left a key for a
+/// minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_if_absent_of_an_existing_semaphore_leaves_no_key() {
     let redis = Redis::start();

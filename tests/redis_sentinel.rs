@@ -1,5 +1,5 @@
-//! A primary that sentinels replace: whether and how soon clients follow it, and how losses are
-//! reported.
+//! A primary that sentinels replace: whether and how soon clients follow it, and how they report
+//! losses.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The time of a failover that sentinels start.
+/// The limit for a failover that sentinels start.
 const FAILOVER: std::time::Duration = secs(30);
 
 async fn client(redis: &Sentinels) -> Client {
@@ -29,7 +29,8 @@ async fn acquired(client: &Client, name: &str) -> LockGuard {
     lock.acquire_within(FAILOVER).await.unwrap()
 }
 
-/// Returns why `builder` cannot connect to `url`, and whether the error is permanent.
+/// Returns the error with which `builder` fails to connect to `url`, and whether the error is
+/// permanent.
 async fn refusal(builder: ClientBuilder, url: &str) -> (String, bool) {
     match within(secs(10), url, builder.connect_timeout(secs(3)).connect(url)).await {
         Err(error @ Error::Connect { permanent, .. }) => (error.to_string(), permanent),
@@ -43,16 +44,16 @@ fn until_left(redis: &Redis) {
     eventually("nobody stays at the demoted master", SOON, || ours(redis).is_empty());
 }
 
-/// Waits until all running replicas have the data of the master.
+/// Waits until all running replicas have the data of the primary.
 fn until_replicated(redis: &Sentinels) {
     let (master, number) = (redis.master(), redis.master_number());
     let others = redis.servers().iter().enumerate().filter(|(it, _)| *it != number);
     others.for_each(|(_, replica)| replica.catch_up_with(master));
 }
 
-// The operations of a single server work behind sentinels.
+// The operations of a single server, behind sentinels.
 
-/// Acquires, lets another client wait for a message, and releases.
+/// Acquires, lets another client wait until a message wakes it, and releases.
 async fn works(master: &Redis, one: &Client, other: &Client) {
     let guard = acquired(one, "door").await;
     let waiting = waiter(other.lock("door").unwrap());
@@ -70,7 +71,7 @@ async fn primary_is_found_by_its_sentinels() {
     assert!(health.is_ready() && health.messages_up, "{health:?}");
     assert_eq!(health.role, Some(leasehold::Role::Primary));
 
-    // each sentinel is asked by one connection of each client
+    // Each client has one connection to each sentinel.
     for sentinel in redis.sentinels() {
         eventually("each asks each", SOON, || ours(sentinel).len() == 2);
     }
@@ -93,7 +94,7 @@ async fn lazy_client_connects_when_sentinels_appear() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn holders_and_waiters_follow_a_failover() {
-    // given a holder that is renewed each second, and a waiter
+    // given a holder that renews every second, and a waiter
     let redis = Sentinels::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
@@ -101,16 +102,16 @@ async fn holders_and_waiters_follow_a_failover() {
     until_subscribed(redis.master(), &channel("door"));
     until_replicated(&redis);
 
-    // when the sentinels replace the master, which is well
+    // when the sentinels replace a primary that works
     let old = redis.master();
     let new = redis.fail_over();
 
-    // then both have left it, though it takes writes still
+    // then both clients have left the old primary, although it still takes writes
     until_left(old);
     assert_eq!(subscribers(old, &channel("door")), 0);
     until_subscribed(new, &channel("door"));
 
-    // the hold continues at the new one, and its release wakes the waiter
+    // and the hold continues at the new primary, and its release wakes the waiter
     sleep(secs(4)).await;
     assert!(guard.is_held());
     assert!(!waiting.is_finished());
@@ -157,11 +158,11 @@ async fn resumed_old_primary_is_not_used() {
     let new = redis.wait_for_master_other_than(0);
     until_subscribed(new, &channel("door"));
 
-    // when it continues, it still believes to be the primary
+    // when the old primary continues, and still believes that it is the primary
     old.resume();
     assert!(is_master(old));
 
-    // then no client returns to it
+    // then no client returns to the old primary
     until_left(old);
     for name in ["one", "two", "three"] {
         release_guard(acquired(&one, name).await).await;
@@ -174,7 +175,7 @@ async fn resumed_old_primary_is_not_used() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failover_loss_is_reported_and_a_waiter_acquires() {
-    // given a lock that the replicas do not know of
+    // given a lock that no replica has received
     let redis = Sentinels::options().links().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     ["redis-1", "redis-2"].iter().for_each(|replica| redis.links().cut("redis-0", replica));
@@ -182,10 +183,10 @@ async fn failover_loss_is_reported_and_a_waiter_acquires() {
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis.servers()[0], &channel("door"));
 
-    // when the primary dies, and one of them replaces it
+    // when the primary dies, and one of the replicas replaces it
     redis.servers()[0].stop();
 
-    // then the loss is reported with its reason, and the waiter acquires
+    // then the client reports the loss and its reason, and the waiter acquires
     let entered = within(FAILOVER, "the waiter enters", waiting).await.unwrap().unwrap();
     let reason = within(SOON, "the loss is reported", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
@@ -197,8 +198,8 @@ async fn failover_loss_is_reported_and_a_waiter_acquires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fully_acknowledged_lock_survives_the_primary() {
-    // given locks that both replicas have, whichever of them is chosen
+async fn lock_on_all_replicas_survives_the_death_of_the_primary() {
+    // given locks that both replicas have, so that either of them may be promoted
     let redis = Sentinels::options().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let both = Replicas::at_least(2).within(SOON);
@@ -212,7 +213,7 @@ async fn fully_acknowledged_lock_survives_the_primary() {
     redis.master().stop();
     let new = redis.wait_for_master_other_than(0);
 
-    // then the new one has them all, as they were granted
+    // then the new primary has all of them, with the same owners
     for guard in guards {
         let owns = ["HEXISTS", guard.name().as_str(), guard.owner().as_str()];
         assert_eq!(new.command(&owns).number(), 1, "{guard:?}");
@@ -230,32 +231,35 @@ async fn empty_restarted_primary_loses_replicated_locks() {
     let both = Replicas::at_least(2).within(SOON);
     let guard = one.lock("door").unwrap().replicated(both).acquire().await.unwrap();
 
-    // when the master restarts without data before the sentinels replace it
+    // when the primary restarts without data, before the sentinels replace it
     redis.master().stop();
     redis.servers()[0].start_again();
 
-    // then another client enters, and the holder learns of its loss
+    // then another client acquires, and the client of the holder reports the loss
     let entered = acquired(&other, "door").await;
     assert_eq!(within(SOON, "the loss is reported", guard.lost()).await, LostReason::NotOwned);
     release_guard(entered).await;
 }
 
-/// Acquires and releases repeatedly, until `enough`. Fails if it waits for a lease.
+/// Acquires and releases repeatedly, until `enough` is true. Panics if it has to wait until a lease
+/// ends.
 async fn acquires_and_releases(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
     while !enough.load(Ordering::Relaxed) {
         let guard = lock.acquire_within(secs(15)).await.unwrap();
         sleep(ms(200)).await;
-        // A hold that the new primary does not know is lost.
+        // If the new primary does not have the hold, the release reports a loss, which is no
+        // failure.
         drop(guard.release().await);
         sleep(ms(100)).await;
     }
 }
 
-/// Once, the client left the old master a second after the promotion. Locks that it had released
-/// there in that second were held for a ttl, by its own former owners.
+/// Former bug: the client left the old primary a second after the promotion. If it had released a
+/// lock there within that second, the new primary still had its former owner, and the lock stayed
+/// held for a ttl.
 #[tokio::test(flavor = "multi_thread")]
-async fn lock_released_at_old_primary_is_free_at_the_new_one() {
-    // given a hundred names that are acquired and released in turns
+async fn lock_released_at_the_old_primary_is_free_at_the_new_primary() {
+    // given a hundred names, each of which a task acquires and releases repeatedly
     let redis = Sentinels::start();
     let (client, enough) = (client(&redis).await, Arc::new(AtomicBool::new(false)));
     let lock = |number| client.lock(format!("door-{number}")).unwrap();
@@ -263,20 +267,21 @@ async fn lock_released_at_old_primary_is_free_at_the_new_one() {
     let all: Vec<_> = (0..100).map(comes).collect();
     sleep(secs(2)).await;
 
-    // when a master is replaced that is well, and has been left
+    // when a primary that works is replaced, and the client has left it
     let old = redis.master();
     redis.fail_over();
     until_left(old);
     sleep(secs(1)).await;
     enough.store(true, Ordering::Relaxed);
 
-    // then no task waits until a lease has ended
+    // then no task has had to wait until a lease ended
     for it in all {
         within(SOON, "nobody is kept out", it).await.unwrap();
     }
 }
 
-/// Releases a lock that all replicas know. None has received its release when the primary dies.
+/// Releases a lock that all replicas have. The primary dies before any replica has received the
+/// release.
 async fn loses_a_release(redis: &Sentinels, lock: leasehold::Lock) {
     let guard = lock.acquire().await.unwrap();
     until_replicated(redis);
@@ -291,7 +296,7 @@ async fn release_lost_by_a_failover_is_repeated() {
     let (one, other) = (client(&redis).await, client(&redis).await);
     loses_a_release(&redis, one.lock("door").unwrap().ttl(secs(300))).await;
 
-    // then another one enters long before the lease is over
+    // then another client acquires long before the lease ends
     release_guard(acquired(&other, "door").await).await;
 }
 
@@ -303,14 +308,14 @@ async fn lost_release_of_a_dead_client_blocks_until_lease_end() {
     loses_a_release(&redis, one.lock("door").unwrap().ttl(secs(12))).await;
     drop(one);
 
-    // then the next one enters when the lease is over
+    // then another client acquires when the lease ends
     release_guard(acquired(&other, "door").await).await;
     assert!(began.elapsed() > secs(11), "{:?}", began.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failover_may_undo_latch_counts_and_permit_releases() {
-    // given an opened latch, and a released permit, which no replica has received
+    // given an opened latch and a released permit, but replicas that have received neither change
     let redis = Sentinels::options().links().impatient().start();
     let client = client(&redis).await;
     let (latch, pool) = (client.latch("start").unwrap(), client.semaphore("pool").unwrap());
@@ -323,7 +328,7 @@ async fn failover_may_undo_latch_counts_and_permit_releases() {
     latch.wait_within(SOON).await.unwrap();
     permit.release().await.unwrap().into_result().unwrap();
 
-    // when the master dies, then the new one has both as they were before
+    // when the primary dies, then the new primary has both as they were before
     redis.servers()[0].stop();
     let answers = async {
         while latch.count().await.is_err() {
@@ -334,7 +339,7 @@ async fn failover_may_undo_latch_counts_and_permit_releases() {
     assert!(latch.wait_within(secs(2)).await.unwrap_err().is_busy());
     assert_eq!((latch.count().await.unwrap(), pool.available().await.unwrap()), (1, 0));
 
-    // until a client repeats the release
+    // until a client repeats both changes
     latch.count_down().await.unwrap();
     latch.wait_within(SOON).await.unwrap();
     pool.add(1).await.unwrap();
@@ -352,7 +357,7 @@ async fn timeout_shorter_than_a_failover_ends_in_time() {
     assert!(began.elapsed() < secs(3), "{:?}", began.elapsed());
 }
 
-/// The time from `+switch-master` to the first grant of the new master.
+/// Returns the time from `+switch-master` to the first grant of the new primary.
 async fn first_grant(redis: &Arc<Sentinels>, client: &Client, killed: bool) -> std::time::Duration {
     let (number, events) = (redis.master_number(), redis.listen());
     let watched = Arc::clone(redis);
@@ -361,8 +366,8 @@ async fn first_grant(redis: &Arc<Sentinels>, client: &Client, killed: bool) -> s
         false => _ = watched.fail_over(),
     });
     let old = redis.servers()[number].port().to_string();
-    // The Sentinel that led the earlier failover may report its end only now. It has known the new
-    // primary for long.
+    // The sentinel that led the previous failover may report its end only now. Such an event is not
+    // about this failover, so the loop skips it.
     let received = spawn_blocking(move || {
         loop {
             let received = events.wait_for("+switch-master", FAILOVER);
@@ -375,7 +380,8 @@ async fn first_grant(redis: &Arc<Sentinels>, client: &Client, killed: bool) -> s
     let new = received.text.rsplit(' ').next().and_then(|port| port.parse().ok());
     let new = redis.servers().iter().find(|it| Some(it.port()) == new).unwrap();
     let took = loop {
-        // The last release at the old master is unknown to the new one.
+        // The new primary may not have received the last release at the old one, so each try uses
+        // another name.
         let name = format!("door-{}", client.stats().granted);
         let guard = acquired(client, &name).await;
         let took = Instant::now() - Instant::from_std(received.at);
@@ -398,7 +404,8 @@ fn has(redis: &Redis, name: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_primary_grants_soon_after_each_of_ten_switches() {
-    // A demoted server works again after ten seconds.
+    // There are enough replicas, because a demoted server can be promoted again only after ten
+    // seconds.
     let redis = Arc::new(Sentinels::options().replicas(4).impatient().start());
     let client = client(&redis).await;
     let mut took = Vec::new();
@@ -412,7 +419,7 @@ async fn new_primary_grants_soon_after_each_of_ten_switches() {
     }
     took.sort();
     println!("from +switch-master to the first grant: {took:?}");
-    // On an idle machine a tenth of this.
+    // On an idle machine, both take a tenth of these limits.
     assert!(took[5] <= ms(1_000), "median of {took:?}");
     assert!(took[9] <= secs(3), "worst of {took:?}");
 }
@@ -431,7 +438,7 @@ async fn dead_or_hanging_sentinel_delays_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn announced_sentinels_are_asked_as_well() {
+async fn sentinels_that_other_sentinels_announce_are_asked_too() {
     // given a client that knows only one sentinel, which has died
     let redis = Sentinels::options().impatient().start();
     let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());
@@ -440,11 +447,11 @@ async fn announced_sentinels_are_asked_as_well() {
     eventually("all are asked", SOON, || redis.sentinels().iter().all(asked));
     redis.sentinels()[0].stop();
 
-    // when the master is replaced
+    // when the primary is replaced
     redis.master().stop();
     let new = redis.wait_for_master_other_than(0);
 
-    // then it follows
+    // then the client follows
     let guard = acquired(&client, "door").await;
     assert!(has(new, "door"));
     release_guard(guard).await;
@@ -458,7 +465,8 @@ async fn lost_sentinels_stop_no_call_while_the_primary_runs() {
     redis.sentinels().iter().for_each(Redis::stop);
     let master = &redis.servers()[0];
 
-    // it is used there, and found again at its former address
+    // The client uses its primary, and reconnects to it at the same address when its connections
+    // are lost.
     release_guard(acquired(&client, "window").await).await;
     master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     master.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
@@ -481,7 +489,8 @@ async fn hanging_sentinels_stop_no_call_while_the_primary_runs() {
 
 #[tokio::test]
 async fn sentinel_of_another_primary_misleads_no_client() {
-    // given a sentinel that calls another master by the same name, and no sentinel at all
+    // given addresses of a sentinel that watches another primary with the same name, and of a
+    // server that is no sentinel
     let redis = Sentinels::options().replicas(1).start();
     let other = Sentinels::options().replicas(0).sentinels(1).start();
     let plain = Redis::start();
@@ -497,7 +506,7 @@ async fn sentinel_of_another_primary_misleads_no_client() {
     comes_true("it is reported", || log.text().contains("this server is not a Sentinel")).await;
 }
 
-/// Replaces the master, cut off from one of three sentinels, and waits until all clients follow.
+/// Cuts one of three sentinels off, replaces the primary, and waits until all clients follow.
 fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
     let others = redis.links().names();
     let others = others.iter().filter(|it| *it != "sentinel-2");
@@ -512,14 +521,14 @@ fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outdated_sentinel_redirects_no_client_to_old_primary() {
-    // given a client, and a sentinel that is isolated from the others
+    // given a client, and a sentinel that will be cut off from the other two
     let redis = Sentinels::options().links().start();
     let before = client(&redis).await;
 
-    // when the two others replace the master, which takes writes as before
+    // when the other two replace the primary, which still takes writes
     fail_over_unseen_by_the_last_sentinel(&redis);
 
-    // then no client uses the old one, even if one sentinel names it each second
+    // then no client uses the old primary, although one sentinel names it each second
     for name in ["one", "two", "three"] {
         release_guard(acquired(&before, name).await).await;
         release_guard(acquired(&client(&redis).await, name).await).await;
@@ -529,8 +538,9 @@ async fn outdated_sentinel_redirects_no_client_to_old_primary() {
     assert_eq!(before.stats().reconnects, 2);
 }
 
-/// The URL has host names of sentinels, and the others announce addresses. Once, one sentinel
-/// therefore had two votes, and led the client back to the old primary.
+/// The URL has host names of sentinels, but sentinels announce addresses. Former bug: each sentinel
+/// therefore counted twice. The one that had missed the failover led the client back to the old
+/// primary.
 #[tokio::test(flavor = "multi_thread")]
 async fn stale_sentinel_with_two_addresses_is_ignored() {
     let redis = Sentinels::options().links().start();
@@ -547,7 +557,7 @@ async fn stale_sentinel_with_two_addresses_is_ignored() {
     assert!(by_names.lock("door").unwrap().try_acquire().await.unwrap().is_none());
     ["sentinel-0", "sentinel-1"].iter().for_each(|it| redis.links().cut(Links::CLIENTS, it));
 
-    // Longer than a reply of a sentinel counts.
+    // 12 s are longer than the time for which a reply of a sentinel counts.
     sleep(secs(12)).await;
     let other = by_names.lock("door").unwrap().try_acquire().await;
     assert!(!matches!(other, Ok(Some(_))), "two believe: {other:?}");
@@ -555,11 +565,12 @@ async fn stale_sentinel_with_two_addresses_is_ignored() {
     assert!(guard.is_held());
 }
 
-/// Once, after ten seconds, the clients believed the only sentinel that they reached, and left a
-/// healthy master: two clients held one lock.
+/// Former bug: after ten seconds, the clients believed the only sentinel that they reached, and
+/// left a primary that worked. Two clients then held one lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
-    // given clients by all sentinels, and by one that misses a failover
+    // given a client whose URL has all sentinels, and one whose URL has only the sentinel that
+    // misses a failover
     let redis = Sentinels::options().links().start();
     let last = format!("redis-sentinel://{}/{}", redis.addresses()[2], redis.name());
     let (one, other) = (client(&redis).await, Client::connect(&last).await.unwrap());
@@ -567,28 +578,28 @@ async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
     fail_over_unseen_by_the_last_sentinel(&redis);
     let guards = [acquired(&one, "one").await, acquired(&other, "other").await];
 
-    // when they reach only that one, for longer than the replies of the two others count
+    // when the clients reach only that sentinel, for longer than the replies of the other two count
     ["sentinel-0", "sentinel-1"].iter().for_each(|it| redis.links().cut(Links::CLIENTS, it));
     sleep(secs(11)).await;
 
-    // then they stay at the new master
+    // then both clients stay at the new primary
     assert!(ours(&redis.servers()[0]).is_empty());
     assert_eq!([one.stats().reconnects, other.stats().reconnects], [2, 2]);
     assert!(guards.iter().all(LockGuard::is_held));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_primary_is_named() {
+async fn error_names_a_primary_that_the_sentinels_do_not_know() {
     let redis = Sentinels::options().replicas(0).sentinels(2).start();
     let url = redis.url().replace("mymaster", "yours");
     let (words, lasting) = refusal(Client::builder(), &url).await;
-    assert!(words.contains("it does not watch a primary `yours`"), "{words}");
+    assert!(words.contains("this sentinel does not watch a primary named `yours`"), "{words}");
     assert!(redis.addresses().iter().all(|it| words.contains(it)) && lasting, "{words}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_named_as_primary_is_unavailable_until_promoted() {
-    // given a primary that was demoted by hand, which the sentinels do not know yet
+    // given a primary that was demoted by hand, which the sentinels have not noticed
     let redis = Sentinels::options().replicas(1).down_after(secs(60)).start();
     let [master, replica] = redis.servers() else { panic!() };
     let client = client(&redis).await;
@@ -596,7 +607,7 @@ async fn replica_named_as_primary_is_unavailable_until_promoted() {
     replica.command(&["REPLICAOF", "NO", "ONE"]);
     master.command(&["REPLICAOF", "127.0.0.1", &port]);
 
-    // then no client accepts it as a primary, and the error explains why
+    // then no client accepts this server as a primary, and the error gives the reason
     let (words, lasting) = refusal(Client::builder(), &redis.url()).await;
     assert!(words.contains("this server is a replica") && !lasting, "{words}");
     let lock = client.lock("door").unwrap();
@@ -604,12 +615,12 @@ async fn replica_named_as_primary_is_unavailable_until_promoted() {
     assert!(error.is_transient(), "{error:?}");
     let waiting = waiter(lock);
 
-    // and as soon as it is one again it is used
+    // and when the server is a primary again, the clients use it
     master.command(&["REPLICAOF", "NO", "ONE"]);
     release_guard(entered(waiting).await).await;
 }
 
-// Passwords, permissions, TLS.
+// Passwords, permissions and TLS.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_get_only_their_own_password() {
@@ -639,9 +650,10 @@ async fn sentinels_get_only_their_own_password() {
     assert!(!ours(master).is_empty());
 }
 
-/// A server does not reveal its kind to a rejected client. Once, only `WRONGPASS` was reported.
+/// A server does not reveal to a rejected client whether it is a sentinel. Former bug: the error
+/// was only `WRONGPASS`.
 #[tokio::test]
-async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
+async fn login_error_says_that_the_server_may_not_be_a_sentinel() {
     let plain = Redis::options().password("theirs").start();
     let url = format!("redis-sentinel://127.0.0.1:{}/mymaster", plain.port());
     for builder in [Client::builder(), Client::builder().sentinel_credentials("eye", "eyes")] {
@@ -653,14 +665,14 @@ async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
         );
     }
 
-    // given sentinels that have accepted the login of a client
+    // given sentinels at which a client has logged in
     let redis = Sentinels::options().replicas(1).start();
     let (log, _logged) = Log::begin();
     let builder = Client::builder().sentinel_credentials("eye", "secret");
     redis.sentinel_user("eye", &["+@all", "&*"]);
     let _client = builder.connect(&redis.url()).await.unwrap();
 
-    // when they do not any more
+    // when the sentinels no longer accept this login
     for sentinel in redis.sentinels() {
         sentinel.command(&["ACL", "DELUSER", "eye"]);
     }
@@ -670,7 +682,7 @@ async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
     assert_eq!(log.text().matches("cannot follow a failover").count(), 1, "{}", log.text());
 }
 
-/// Once, for ten seconds only the loss of the connection was logged, and no remedy.
+/// Former bug: for ten seconds, the client logged only the lost connection, and no remedy.
 #[tokio::test]
 async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
     let redis = Sentinels::options().replicas(1).start();
@@ -694,14 +706,14 @@ async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
     assert!(matches!(&error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains("WRONGPASS; an earlier login succeeded"), "{error}");
 
-    // until it exists
+    // until the user exists
     redis.master().user("door", &["~*", "&*", "+@all"]);
     release_guard(acquired(&client, "door").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_users_have_exact_permissions_for_a_failover() {
-    // given the guide's users, at the servers and at the sentinels
+async fn acl_users_have_exactly_the_permissions_for_a_failover() {
+    // given the users of the guide, at the servers and at the sentinels
     let [eye, door] = ["eye", "leasehold"].map(|user| acl_rules_in(GUIDE, user).swap_remove(0));
     let redis = Sentinels::options()
         .server_options(Redis::options().user("leasehold", &door))
@@ -713,7 +725,7 @@ async fn guide_users_have_exact_permissions_for_a_failover() {
     let guard = acquired(&client, "app:door").await;
     until_replicated(&redis);
 
-    // when the master is replaced
+    // when the primary is replaced
     let old = redis.master();
     redis.fail_over();
     until_left(old);
@@ -726,7 +738,8 @@ async fn guide_users_have_exact_permissions_for_a_failover() {
         assert!(refused.list().is_empty(), "{refused:?}");
     }
 
-    // and without any of its permissions they deny some; but all users may send HELLO
+    // and without any one of the permissions, the sentinels deny a command. `HELLO` is an
+    // exception, because every user may send it
     let sentinel = &redis.sentinels()[0];
     let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());
     for missing in eye.iter().filter(|it| it.starts_with(['+', '&']) && **it != "+hello") {
@@ -778,13 +791,14 @@ async fn server_without_a_matching_certificate_is_refused() {
     let other = tls().start();
     let trusting = || Client::builder().ca_certificates(redis.ca_pem());
 
-    // a sentinel
+    // a sentinel whose certificate does not match
     let strange = crate::common::by_another_name(redis.sentinels()[0].tls_port()).await;
     let of_sentinel = format!("rediss-sentinel://{strange}/{}", redis.name());
     let (words, _) = refusal(trusting(), &of_sentinel).await;
     assert!(words.contains("not valid for name"), "{words}");
 
-    // the primary, by any of its names; and one of another authority instead
+    // a primary whose certificate does not match its address, and one with a certificate of another
+    // authority
     let master = format!("127.0.0.1:{}", redis.announced_port(redis.master_number()));
     let strange = crate::common::by_another_name(redis.master().tls_port()).await;
     for (leads_to, part) in [
@@ -799,14 +813,14 @@ async fn server_without_a_matching_certificate_is_refused() {
     }
 }
 
-/// Sentinels with certificates of another authority than that of their servers.
+/// Sentinels and servers with certificates of two different authorities.
 #[cfg(feature = "tls")]
 fn with_two_authorities(sentinels: testkit::Options) -> Sentinels {
     let redis = Sentinels::options().replicas(1).server_options(Redis::options().tls());
     redis.sentinel_options(sentinels).own_authority().start()
 }
 
-/// Follows a failover by `builder`, and returns a client that has locks afterwards.
+/// Connects with `builder`, follows a failover, and returns the client, which can acquire locks.
 #[cfg(feature = "tls")]
 async fn follows(redis: &Sentinels, builder: ClientBuilder, url: &str) -> Client {
     let client = builder.connect(url).await.unwrap();
@@ -818,7 +832,7 @@ async fn follows(redis: &Sentinels, builder: ClientBuilder, url: &str) -> Client
     client
 }
 
-/// Whether all Leasehold connections to `redis` lead to this port, and there are some.
+/// Asserts that there are Leasehold connections to `redis`, and that all of them use this port.
 #[cfg(feature = "tls")]
 #[track_caller]
 fn all_at(redis: &Redis, port: u16) {
@@ -901,7 +915,8 @@ async fn plain_sentinels_may_lead_to_servers_with_tls() {
     all_at(redis.master(), redis.master().tls_port());
     redis.sentinels().iter().for_each(|sentinel| all_at(sentinel, sentinel.port()));
 
-    // a client that sets authorities for them wants no plain connections
+    // If a client sets certificate authorities for sentinels, it does not connect to them without
+    // TLS.
     let (certificate, key) =
         (redis.servers()[0].client_cert_pem(), redis.servers()[0].client_key_pem());
     for builder in [
@@ -928,7 +943,7 @@ async fn sentinels_with_tls_lead_to_plain_servers() {
 
 #[cfg(feature = "tls")]
 #[tokio::test]
-async fn certificates_for_sentinels_that_cannot_be_used_are_named() {
+async fn unusable_certificates_for_sentinels_are_named() {
     let (one, other) = (Redis::options().tls().start(), Redis::options().tls().start());
     let trusting = || Client::builder().ca_certificates(one.ca_pem());
     let (certificate, key) = (one.client_cert_pem(), other.client_key_pem());
@@ -952,7 +967,7 @@ async fn certificates_for_sentinels_that_cannot_be_used_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn passwords_are_in_no_error_and_in_no_debug() {
+async fn errors_and_debug_output_with_sentinels_show_no_password() {
     const SECRET: &str = "hunter2";
     let locked = || Redis::options().password(SECRET);
     let redis =
@@ -976,18 +991,19 @@ async fn passwords_are_in_no_error_and_in_no_debug() {
     release_guard(guard).await;
 }
 
-// Broken networks.
+// Address translation and cut networks.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn announced_addresses_are_translated_but_not_those_in_the_url() {
-    // given servers that are reached by other ports than the sentinels say
+    // given servers that are reachable only at other ports than the sentinels report
     let redis = Sentinels::options().replicas(1).start();
     let ways: Vec<_> = redis.servers().iter().map(|it| Proxy::before(it.port())).collect();
     let table = (0..2).map(|it| (redis.announced_port(it), ways[it].port()));
     let table: Vec<_> = table
         .map(|(results, reached)| (format!("127.0.0.1:{results}"), format!("localhost:{reached}")))
         .collect();
-    // and no client at all if sentinels announce the addresses of the URL
+    // A translation does not change addresses of the URL. Here it would make those of the sentinels
+    // unreachable.
     let (listed, nowhere) = (redis.addresses(), "127.0.0.1:1".to_owned());
     let builder = Client::builder().translate_addresses(move |it| {
         let known =
@@ -995,7 +1011,7 @@ async fn announced_addresses_are_translated_but_not_those_in_the_url() {
         known.or_else(|| listed.iter().any(|listed| listed == it).then(|| nowhere.clone()))
     });
 
-    // when it connects, and follows a failover
+    // when the client connects, and follows a failover
     let client = builder.connect(&redis.url()).await.unwrap();
     assert!(ways[0].connections() > 0);
     let old = redis.master();
@@ -1003,16 +1019,16 @@ async fn announced_addresses_are_translated_but_not_those_in_the_url() {
     until_left(old);
     release_guard(acquired(&client, "door").await).await;
 
-    // then both were reached by those ports alone
+    // then the client has reached both servers at these ports only
     assert!(ways[1].connections() > 0);
     let (words, _) =
         refusal(Client::builder().translate_addresses(|_| Some("?".into())), &redis.url()).await;
     assert!(words.contains("translate_addresses returned `?` for"), "{words}");
 }
 
-/// Once, the error of a killed server said that its address may be wrong.
+/// Former bug: if the server had been killed, the error suggested that its address is wrong.
 #[tokio::test(flavor = "multi_thread")]
-async fn translation_hint_appears_only_for_unreached_addresses() {
+async fn address_translation_hint_needs_an_unreached_address() {
     let redis = Sentinels::options().replicas(0).down_after(secs(60)).start();
     let client = client(&redis).await;
     redis.master().stop();
@@ -1026,13 +1042,13 @@ async fn translation_hint_appears_only_for_unreached_addresses() {
     assert!(!obstacle.contains("translate_addresses"), "{obstacle}");
 }
 
-/// The names of all servers and sentinels but the first master.
+/// The names of all servers and sentinels except the first primary.
 fn all_but_the_master(redis: &Sentinels) -> Vec<String> {
     redis.links().names().into_iter().filter(|it| it != "redis-0").collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn primary_cut_off_from_sentinels_is_left() {
+async fn client_leaves_a_primary_that_is_cut_off_from_sentinels() {
     let redis = Sentinels::options().links().impatient().start();
     let client = client(&redis).await;
     release_guard(acquired(&client, "door").await).await;
@@ -1051,7 +1067,7 @@ async fn primary_cut_off_from_sentinels_is_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_off_client_is_refused_with_min_replicas() {
-    // given a primary that accepts writes only with a connected replica, and a client with separate
+    // given a primary that rejects writes without a connected replica, and a client with separate
     // links
     let demanding = Redis::options().arg("--min-replicas-to-write", "1");
     let demanding = demanding.arg("--min-replicas-max-lag", "2");
@@ -1068,14 +1084,15 @@ async fn cut_off_client_is_refused_with_min_replicas() {
     let outside = client(&redis).await;
     release_guard(acquired(&inside, "door").await).await;
 
-    // when the two are cut off from all others
+    // when the primary and this client are cut off from all others
     let others = all_but_the_master(&redis);
     let others: Vec<_> = others.iter().map(String::as_str).collect();
     redis.links().split(&["redis-0", "inside"], &others);
     redis.links().black_hole(Links::CLIENTS, "redis-0");
     let new = redis.wait_for_master_other_than(0);
 
-    // then the lock is granted on one side alone, as soon as the other has noticed
+    // then only one side grants the lock, as soon as the old primary has noticed that it has no
+    // replica
     let refuses = || redis.servers()[0].command(&["SET", "key", "1"]).is_error();
     eventually("the old master takes nothing", secs(10), refuses);
     let guard = acquired(&outside, "door").await;
@@ -1083,7 +1100,7 @@ async fn cut_off_client_is_refused_with_min_replicas() {
     let refused = matches!(&error, Error::NotReady { code, .. } if code == "NOREPLICAS");
     assert!(refused, "{error:?}");
 
-    // and when they see the others again it is one lock for both
+    // and when the links work again, both clients use the same lock
     redis.links().heal_all();
     let waiting = waiter(inside.lock("door").unwrap());
     until_subscribed(new, &channel("door"));

@@ -1,4 +1,4 @@
-//! Clients that start before their server, servers that reject them, and health checks.
+//! Clients that start before their server, servers that reject a client, and health checks.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// The limit of a request in these tests.
+/// The timeout of a request in these tests.
 const LIMIT: Duration = secs(2);
 
 fn builder() -> ClientBuilder {
     Client::builder().request_timeout(LIMIT).connect_timeout(SOON)
 }
 
-/// A server that does not run yet.
+/// A server that is not running yet.
 fn not_yet() -> Redis {
     let redis = Redis::start();
     redis.stop();
@@ -35,7 +35,7 @@ fn lazy(redis: &Redis) -> Client {
 
 #[tokio::test]
 async fn lazy_client_waits_for_a_later_server() {
-    // given a waiter whose server does not run
+    // given a waiter whose server is not running
     let redis = not_yet();
     let (log, _logged) = Log::begin();
     let client = lazy(&redis);
@@ -43,16 +43,16 @@ async fn lazy_client_waits_for_a_later_server() {
     sleep(secs(2)).await;
     assert!(!waiting.is_finished());
 
-    // when it starts
+    // when the server starts
     redis.start_again();
 
-    // then the waiter enters, and both connections are there for the first time
+    // then the waiter acquires, and both connections are up without a reconnect
     release_guard(entered(waiting).await).await;
     let health = healed(&client, SOON, "both are up", |health| health.messages_up).await;
     assert!(health.is_ready() && health.commands_up, "{health:?}");
     assert_eq!(client.stats().reconnects, 0);
 
-    // and it is logged once for each
+    // and each connection is logged once
     let log = log.text();
     for output in ["connection not established yet", "connection established"] {
         for traffic in ["commands", "messages"] {
@@ -79,14 +79,14 @@ async fn lazy_client_withdraws_requests_of_a_lost_connection() {
     assert!(timeout(ms(300), &mut asks).await.is_err());
     eventually("it is granted", SOON, || !redis.command(&["KEYS", "door"]).list().is_empty());
 
-    // when the connection is lost, and no task wants the lock any more
+    // when the connection is lost, and the task that waits is dropped
     proxy.refuse(true);
     healed(&client, SOON, "it is gone", |health| !health.commands_up).await;
     drop(asks);
     proxy.swallow_replies(false);
     proxy.refuse(false);
 
-    // then it is released
+    // then the client releases the grant
     eventually("it is free", SOON, || redis.command(&["KEYS", "door"]).list().is_empty());
 }
 
@@ -102,7 +102,7 @@ async fn lazy_client_with_a_server_logs_nothing() {
 
 #[tokio::test]
 async fn lazy_client_returns_the_connect_failure_in_time() {
-    // given a port without a listener, which no other process can use
+    // given a port on which nothing listens, and that no other process can take
     let nobodys = TcpSocket::new_v4().unwrap();
     nobodys.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = nobodys.local_addr().unwrap().to_string();
@@ -211,7 +211,7 @@ fn blocking_lazy_client_exists_before_its_server() {
     });
 }
 
-// Servers that a new client finds.
+// Servers that a new client meets.
 
 #[tokio::test]
 async fn guide_shows_the_printed_errors() {
@@ -240,14 +240,14 @@ async fn guide_shows_the_printed_errors() {
 
 // Unsuitable servers.
 
-/// The logs from the start about a server that becomes ready later.
+/// Returns what a client logs from its start about a server that becomes ready later.
 async fn logged_about(redis: &Redis, url: &str) -> String {
     let (log, _logged) = Log::begin();
     let connected = Client::connect(url).await.unwrap();
     drop(connected);
     let eager = log.text();
 
-    // a lazy client logs the same when it connects, once
+    // A lazy client logs the same once, when it connects.
     let (log, _logged) = Log::begin();
     let client = Client::connect_lazy(url).unwrap();
     healed(&client, SOON, "it is there", |health| health.commands_up && health.messages_up).await;
@@ -293,7 +293,7 @@ async fn next_health_check_logs_a_demoted_primary() {
 }
 
 #[tokio::test]
-async fn cluster_node_is_warned_about_once() {
+async fn single_server_url_of_a_cluster_node_logs_one_warning() {
     let redis = Redis::options().arg("--cluster-enabled", "yes").start();
     let log = logged_about(&redis, &redis.url()).await;
     assert!(log.contains("WARN") && log.contains("by redis-cluster://"), "{log}");
@@ -314,7 +314,7 @@ async fn health_check_describes_a_healthy_server() {
     assert_eq!(reported, (Some(Role::Primary), Some("noeviction"), 0));
     let version = health.server_version.unwrap();
     let info = redis.command(&["INFO", "server"]);
-    // A Valkey also reports a version of Redis.
+    // Valkey reports both its own version and a version of Redis.
     assert!(info.text().contains(&format!("_version:{version}\r\n")), "{version}");
 }
 
@@ -349,7 +349,7 @@ async fn health_of_a_hanging_server_returns_in_time() {
 
 #[tokio::test]
 async fn health_check_names_a_busy_server() {
-    // the setting has a new name since Redis 7, and keeps its old one
+    // Redis 7 has renamed this setting, but accepts the old name.
     let redis = Redis::options().arg("--lua-time-limit", "50").start();
     let client = client(&redis).await;
     let mut other = Connection::open(redis.port());
@@ -370,7 +370,7 @@ async fn health_check_without_permissions_returns_known_facts() {
     assert_eq!((health.role, health.eviction_policy), (Some(Role::Primary), None));
 }
 
-/// Once, each request waited for its whole timeout while the server refused connections.
+/// Former bug: while the server refused connections, each request waited for its whole timeout.
 #[tokio::test]
 async fn fail_fast_client_rejects_calls_at_once_in_an_outage() {
     let redis = Redis::options().persistent().start();
@@ -415,7 +415,7 @@ fn blocking_client_that_fails_fast_does_not_wait() {
     assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
 }
 
-/// The first calls of a client that fails fast, until one gets a reply.
+/// Sends calls of a client with `fail_fast`, until one of them gets a reply.
 async fn answered_soon(client: &Client) {
     let door = client.lock("door").unwrap();
     let start = Instant::now();
@@ -425,8 +425,8 @@ async fn answered_soon(client: &Client) {
     }
 }
 
-/// Once, each call was rejected for ever, because the check for a connection came before the first
-/// attempt.
+/// Former bug: every call was rejected for ever, because the client checked for a connection before
+/// it had tried to connect.
 #[test]
 fn fail_fast_client_made_outside_a_runtime_connects() {
     let cluster = Cluster::options().replicas(0).start();
@@ -441,7 +441,8 @@ async fn fail_fast_lazy_client_waits_for_its_first_connection() {
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
-/// A client whose runtime ended, on its next one, while its server was stopped or ran.
+/// Uses a client on a second runtime, after its first one has ended. `between` runs before the
+/// first runtime ends, and may restart the server.
 fn connects_on_a_second_runtime(url: &str, between: impl FnOnce(&Runtime)) {
     let first = Runtime::new().unwrap();
     let connecting = Client::builder().fail_fast(true).connect(url);
@@ -464,13 +465,13 @@ fn fail_fast_client_connects_on_its_second_runtime() {
     });
 }
 
-/// An earlier error said three times that there was no reply.
+/// Former bug: the error said three times that there was no reply.
 #[tokio::test]
 async fn error_names_the_connect_failure_once() {
     let away = not_yet();
     let client = builder().connect_lazy(&away.url()).unwrap();
     let error = client.lock("door").unwrap().acquire_within(ms(800)).await.unwrap_err();
     let output =
-        format!("store unavailable for `door`: cannot connect to 127.0.0.1:{}: ", away.port());
+        format!("Redis unavailable for `door`: cannot connect to 127.0.0.1:{}: ", away.port());
     assert!(error.to_string().starts_with(&output), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Invalid data in the keys and on the channels of a lock. Its only effects are extra requests of
-//! clients, and these cost little.
+//! Invalid data in the keys and on the channels of a lock. Its only effect is that clients send
+//! more requests, and these cost little.
 
 use std::fs;
 
@@ -16,7 +16,8 @@ fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
 
-/// A hold whose holder had to wait, and which is handed over.
+/// Returns a hold whose holder had to wait. The release of such a hold reserves the lock for the
+/// next client.
 async fn awaited(redis: &Redis, client: &Client) -> LockGuard {
     hold_by_hand(redis, "door", "java:1", secs(60));
     let waiting = waiter(door(client));
@@ -27,8 +28,8 @@ async fn awaited(redis: &Redis, client: &Client) -> LockGuard {
 
 // The queue.
 
-/// Puts invalid entries into the queue of `door`. Each is a line of Lua that returns score and
-/// member.
+/// Puts invalid entries into the queue of `door`. Each script is a line of Lua that returns a score
+/// and a member.
 fn put(redis: &Redis, scripts: &[&str]) {
     for script in scripts {
         let script = format!("return redis.call('ZADD', KEYS[1], {script})");
@@ -51,7 +52,8 @@ async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
         &["1, string.rep('x', 100000)", "2, string.rep('y', 100000) .. ':1'"],
         &["1, 'gone:1'", "2, 'gone:2|1|5000'", "3, '*:1'", "4, '[a-z]:1'"],
     ] {
-        // given a lock that is handed over next, and entries before that of the waiter
+        // given a lock whose release reserves it for the next client, and invalid entries before
+        // that of the waiter
         let guard = awaited(&redis, &clients[0]).await;
         let waiting = waiter(door(&clients[1]));
         until_places(&redis, "door", 1);
@@ -59,8 +61,8 @@ async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
         put(&redis, odd);
         let (before, monitor) = (redis.calls(), redis.monitor());
 
-        // when it is released, then those entries were skipped, and the waiter acquires at once.
-        // Its own timer would take longer.
+        // when the lock is released, then the release skips these entries, and the waiter acquires
+        // before its own timer fires
         let released = Instant::now();
         release_guard(guard).await;
         let guard = entered(waiting).await;
@@ -70,7 +72,7 @@ async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
         assert!(granted.all(|line| line.contains(guard.owner().as_str())), "{odd:?}: {lines:#?}");
         assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())], "{odd:?}");
 
-        // and they cost no more than that they were removed
+        // and each invalid entry costs only its removal
         let calls = redis.calls().since(&before);
         let most = odd.len() as u64 + 8;
         assert!(calls.of("zpopmin") <= most, "{odd:?}: {calls}");
@@ -111,7 +113,7 @@ async fn invalid_yield_record_blocks_no_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_queue_entries_cost_a_release_a_hundred_at_most() {
-    // given a queue that is full of entries whose clients are not subscribed
+    // given a queue with many entries of clients that are not subscribed
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     let guard = awaited(&redis, &clients[0]).await;
@@ -135,7 +137,7 @@ async fn dead_queue_entries_cost_a_release_a_hundred_at_most() {
     assert!(calls.of("zpopmin") <= 110, "{calls}");
     release_guard(guard).await;
 
-    // and no client extends the rest
+    // and no client makes the remaining entries last longer
     assert!((0..=15_000).contains(&pttl(&redis, &queue("door"))));
 }
 
@@ -151,7 +153,7 @@ async fn foreign_queue_key_is_neither_changed_nor_extended() {
         &["PFADD", &key, "x"],
     ] {
         for ttl in [None, Some("90000")] {
-            // given a key of another program instead of the queue
+            // given a key of another program that has the name of the queue
             let redis = Redis::start();
             assert!(!redis.command(put).is_error());
             if let Some(ttl) = ttl {
@@ -159,7 +161,7 @@ async fn foreign_queue_key_is_neither_changed_nor_extended() {
             }
             let was = redis.command(&["DUMP", &key]);
 
-            // when two clients acquire in turns for a while, and at the end one of them polls
+            // when two clients acquire in turn for a while, and then one of them polls
             let clients = [client(&redis).await, client(&redis).await];
             for _ in 0..3 {
                 for [holds, waits] in [[0, 1], [1, 0]] {
@@ -170,7 +172,7 @@ async fn foreign_queue_key_is_neither_changed_nor_extended() {
                     release_guard(entered(waiting).await).await;
                 }
             }
-            // then it is as it was
+            // then the key has not changed
             assert_eq!(redis.command(&["DUMP", &key]), was, "{put:?}");
             match (ttl, pttl(&redis, &key)) {
                 (None, left) => assert_eq!(left, -1, "{put:?}"),
@@ -182,7 +184,7 @@ async fn foreign_queue_key_is_neither_changed_nor_extended() {
 
 // The channels.
 
-/// Publishes `message` this many times on `channel`, in one command.
+/// Publishes `message` on `channel` `times` times, with one command.
 fn say(redis: &Redis, channel: &str, message: &str, times: u32) {
     let script = "for n = 1, ARGV[2] do redis.call('PUBLISH', KEYS[1], ARGV[1]) end";
     let mut connection = Connection::open(redis.port());
@@ -190,7 +192,7 @@ fn say(redis: &Redis, channel: &str, message: &str, times: u32) {
     assert!(connection.command(&words).is_nil());
 }
 
-/// How much memory a process has, in MB; the most it had for `VmHWM`.
+/// The memory of a process in MB. `VmRSS` is the present value, `VmHWM` the highest one.
 fn memory(process: &Helper, what: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
@@ -199,7 +201,7 @@ fn memory(process: &Helper, what: &str) -> u64 {
     kilobytes / 1_024
 }
 
-/// All channels for `door` that have a subscriber.
+/// All channels of `door` that have a subscriber.
 fn channels(redis: &Redis) -> Vec<String> {
     let all = redis.command(&["PUBSUB", "CHANNELS", "*"]);
     let all: Vec<String> = all.texts().into_iter().map(str::to_owned).collect();
@@ -207,7 +209,7 @@ fn channels(redis: &Redis) -> Vec<String> {
     all
 }
 
-/// A process that waits for `door`, which is held.
+/// Returns a guard of `door`, and a process that waits for it.
 async fn waiting_process(redis: &Redis) -> (LockGuard, Helper) {
     let guard = door(&client(redis).await).acquire().await.unwrap();
     let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
@@ -217,7 +219,7 @@ async fn waiting_process(redis: &Redis) -> (LockGuard, Helper) {
     (guard, process)
 }
 
-/// Checks that it still waits, and acquires when the lock is free.
+/// Asserts that the process still waits, and that it acquires when the lock is free.
 async fn waits_and_acquires(redis: &Redis, guard: LockGuard, process: &Helper) {
     assert!(guard.is_held());
     assert_eq!(hash(redis, "door"), [(guard.owner().to_string(), "1".into())]);
@@ -232,18 +234,19 @@ async fn waits_and_acquires(redis: &Redis, guard: LockGuard, process: &Helper) {
 #[tokio::test(flavor = "multi_thread")]
 async fn message_flood_costs_few_requests_and_little_memory() {
     let redis = Redis::start();
-    // A waiter that falls behind would be disconnected, and have less to read.
+    // Without this setting, Redis would disconnect a slow subscriber, which then has fewer messages
+    // to read.
     redis.command(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"]);
     let (guard, process) = waiting_process(&redis).await;
     let had = memory(&process, "VmRSS");
     for channel in channels(&redis) {
         for message in ["0", "00", "granted 1 1 x:1 door"] {
-            // when all of that is published at once
+            // when all messages are published at once
             let (before, began) = (redis.calls(), Instant::now());
             say(&redis, &channel, message, 100_000);
             until_quiet(&redis).await;
 
-            // then it asks at most once a millisecond, while messages arrive
+            // then the waiter sends at most one request each millisecond, while messages arrive
             let (asked, took) = (redis.calls().since(&before).of("evalsha"), began.elapsed());
             println!("{channel} {message:?}: {asked} EVALSHA in {took:?}");
             assert!(u128::from(asked) <= 50 + took.as_millis(), "{asked} in {took:?}");
@@ -255,7 +258,7 @@ async fn message_flood_costs_few_requests_and_little_memory() {
     waits_and_acquires(&redis, guard, &process).await;
 }
 
-/// Waits until the waiter has received all messages, and sends no more requests.
+/// Waits until the waiter has received all messages, and no longer sends requests because of them.
 async fn until_quiet(redis: &Redis) {
     let listeners = || redis.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text().to_owned();
     eventually("all of it is sent", secs(60), || listeners().contains(" omem=0 "));
@@ -296,7 +299,7 @@ async fn messages_of_megabytes_change_nothing_and_are_not_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
-    // given data that is no lock, and a client that has another lock and waits for this one
+    // given a huge hash that is no lock, and a client that waits for it and holds another lock
     let redis = Redis::start();
     let client = client(&redis).await;
     let fill = "for n = 1, 100000 do redis.call('HSET', KEYS[1], 'poison:' .. n, '1') end";
@@ -307,7 +310,7 @@ async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
     redis.command(&["CONFIG", "SET", "slowlog-log-slower-than", "50000"]);
     redis.command(&["SLOWLOG", "RESET"]);
 
-    // then each check gets its reply at once, and the client's other locks work as before
+    // then each request gets its reply at once, and the other locks of the client work as before
     let mut longest = ms(0);
     let began = Instant::now();
     while began.elapsed() < secs(4) {
@@ -320,13 +323,13 @@ async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
     }
     println!("the longest of three questions: {longest:?}");
     assert!(longest < secs(2), "{longest:?}");
-    // A busy machine delays single operations, but not each one.
+    // A busy machine delays some operations, but not every one.
     let slow = redis.command(&["SLOWLOG", "LEN"]).number();
     assert!(slow <= 10, "{slow}");
     assert!(good.is_held());
     assert_eq!(client.stats().reconnects, 0);
 
-    // and when it is deleted, the waiter acquires
+    // and when the hash is deleted, the waiter acquires
     release_by_hand(&redis, "poison");
     let guard = within(SOON, "it enters", waiting).await.unwrap().unwrap();
     assert_eq!(places(&redis, "poison"), 0);

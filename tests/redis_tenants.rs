@@ -1,5 +1,5 @@
-//! Several tenants on one server: what the user of the guide may do and may not do, and what a user
-//! with the same permissions can do.
+//! Several tenants on one server: what the user of the guide may and may not do, and what another
+//! user with the same permissions can do.
 
 use crate::common::{
     GUIDE, POLLING, SOON, as_user, channel, commands_of_the_guide, entered, entry, follow, hash,
@@ -11,19 +11,20 @@ use leasehold::{Client, Error, Lock, LockGuard, Replicas, Script, Value, Write};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::time::{Instant, sleep};
 
-/// The name in these tests.
+/// The name of the lock in these tests.
 const DOOR: &str = "app:door";
 
 fn door(client: &Client) -> Lock {
     client.lock(DOOR).unwrap()
 }
 
-/// The command of the guide that creates a user with few permissions, word by word.
+/// The command that creates a user with few permissions, exactly as the guide has it.
 fn command_of_the_guide(user: &str) -> Vec<&str> {
     commands_of_the_guide(user).swap_remove(0)
 }
 
-/// No command was denied since the log was reset, and each of these commands was executed.
+/// Asserts that no command was denied since the log was reset, and that each command of `words` was
+/// executed.
 fn permissions_are_exact(redis: &Redis, before: &testkit::Calls, words: &[&str]) {
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
@@ -33,14 +34,14 @@ fn permissions_are_exact(redis: &Redis, before: &testkit::Calls, words: &[&str])
     assert!(idle.is_empty(), "never used: {idle:?}");
 }
 
-/// The patterns of keys and channels in a paragraph of the guide.
+/// The patterns of keys and channels in the paragraph of the guide that starts with `begins`.
 fn patterns_of_the_guide(begins: &str) -> Vec<&'static str> {
     let (_, from) = GUIDE.split_once(begins).unwrap();
     let (paragraph, _) = from.split_once("\n\n").unwrap();
     paragraph.split('\'').skip(1).step_by(2).collect()
 }
 
-/// Creates the user of the guide for the names below `tenant:`, with this name.
+/// Creates a user `tenant` with the permissions of the guide, for names that start with `tenant:`.
 fn tenant(redis: &Redis, tenant: &str) {
     let words = command_of_the_guide("leasehold").into_iter().map(|word| match word {
         "leasehold" => tenant.to_owned(),
@@ -49,14 +50,14 @@ fn tenant(redis: &Redis, tenant: &str) {
     follow(redis, &words.collect::<Vec<_>>());
 }
 
-/// A connection of a user, without the library.
+/// Opens a connection of a user without the library.
 fn raw(redis: &Redis, user: &str) -> Connection {
     let mut connection = Connection::open(redis.port());
     assert_eq!(connection.command(&["AUTH", user, "secret"]).text(), "OK");
     connection
 }
 
-/// Whether the server denies this permission.
+/// Whether the reply is a denied permission.
 fn is_forbidden(reply: &Reply) -> bool {
     let Reply::Error(words) = reply else { return false };
     ["NOPERM", "user executing the script can't", "ACL failure in script"]
@@ -64,10 +65,10 @@ fn is_forbidden(reply: &Reply) -> bool {
         .any(|no| words.contains(no))
 }
 
-/// Executes each operation once.
+/// Executes every operation at least once.
 async fn do_everything(redis: &Redis) {
     let [one, other] = [as_user(redis, "app").await, as_user(redis, "app").await];
-    // acquire, reenter, check, release
+    // acquires, reenters, checks and releases
     let guard = door(&one).ttl(secs(2)).acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     assert_eq!(door(&other).held_by(guard.owner()).await.unwrap(), 2);
@@ -77,7 +78,7 @@ async fn do_everything(redis: &Redis) {
     assert!(guard.is_held());
     release_guard(guard).await;
 
-    // acquire in turn, with and without messages
+    // acquires in turn, by messages and by polling
     for wait_strategy in [leasehold::WaitStrategy::PubSub, POLLING] {
         for _ in 0..3 {
             let guard = door(&one).acquire().await.unwrap();
@@ -90,7 +91,8 @@ async fn do_everything(redis: &Redis) {
             }
         }
     }
-    // forced releases, foreign data, a server that forgets, and a silent one
+    // a forced release, foreign data, a server that loses its data, and a server that does not
+    // reply
     let guard = door(&one).acquire().await.unwrap();
     assert!(door(&other).force_release().await.unwrap());
     drop(guard);
@@ -111,7 +113,7 @@ async fn do_everything(redis: &Redis) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_has_exact_permissions() {
+async fn acl_user_of_the_guide_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     tenant(&redis, "app");
     redis.command(&["ACL", "LOG", "RESET"]);
@@ -122,7 +124,7 @@ async fn guide_user_has_exact_permissions() {
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
 
-    // and each command that it may run was run
+    // and every command that the user may run was executed
     let calls = redis.calls().since(&before);
     let may_run = command_of_the_guide("leasehold");
     let may_run = may_run.iter().filter_map(|word| word.strip_prefix('+'));
@@ -131,7 +133,7 @@ async fn guide_user_has_exact_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn documented_user_for_fenced_locks_suffices() {
+async fn documented_permissions_suffice_for_fenced_locks() {
     let redis = Redis::start();
     let commands = commands_of_the_guide("leasehold");
     let [plain, _, _, fenced, ..] = &commands[..] else { panic!("{commands:?}") };
@@ -140,7 +142,8 @@ async fn documented_user_for_fenced_locks_suffices() {
         as_user(&redis, "leasehold").await.fenced_lock("app:door").unwrap().acquire().await;
     let refused = refused.unwrap_err();
     assert!(matches!(refused, Error::Forbidden { .. }), "{refused:?}");
-    let needs = "the request needs the keys `app:door`, `redisson_lock_token:{app:door}`";
+    let needs = "the request needs permissions for the keys `app:door`, \
+                 `redisson_lock_token:{app:door}`";
     assert!(refused.to_string().contains(needs), "{refused}");
     follow(&redis, fenced);
     redis.command(&["ACL", "LOG", "RESET"]);
@@ -162,7 +165,7 @@ async fn documented_user_for_fenced_locks_suffices() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_for_replicas_has_exact_permissions() {
+async fn acl_user_for_replicas_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let _replica = Redis::start_replica_of(&redis);
     let commands = commands_of_the_guide("leasehold");
@@ -180,7 +183,7 @@ async fn guide_user_for_replicas_has_exact_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_for_permits_has_exact_permissions() {
+async fn acl_user_for_permits_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let words = command_of_the_guide("permits");
     follow(&redis, &words);
@@ -210,13 +213,13 @@ async fn guide_user_for_permits_has_exact_permissions() {
     assert!(matches!(error, Error::WrongType { .. }), "{error:?}");
     sleep(secs(4)).await;
     permissions_are_exact(&redis, &before, &words);
-    // and others' permits are not its own
+    // The user may not use permits of other tenants.
     let theirs = one.expirable_semaphore("evil:seats").unwrap().set(1).await;
     assert!(matches!(theirs, Err(Error::Forbidden { .. })), "{theirs:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_for_semaphores_has_exact_permissions() {
+async fn acl_user_for_semaphores_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let words = command_of_the_guide("semaphores");
     follow(&redis, &words);
@@ -249,7 +252,7 @@ async fn guide_user_for_semaphores_has_exact_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_for_latches_has_exact_permissions() {
+async fn acl_user_for_latches_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let words = command_of_the_guide("latches");
     follow(&redis, &words);
@@ -274,8 +277,8 @@ async fn guide_user_for_latches_has_exact_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_with_data_permission_writes_under_its_lock() {
-    // its permissions suffice for its locks
+async fn acl_user_with_data_permission_can_write_under_its_lock() {
+    // The permissions suffice for the tenant's own locks.
     let redis = Redis::start();
     tenant(&redis, "app");
     let client = as_user(&redis, "app").await;
@@ -290,15 +293,15 @@ async fn guide_user_with_data_permission_writes_under_its_lock() {
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
 
-    // and the data of others is not its own
+    // The user may not write data of other tenants.
     let theirs = guard.write([Write::set("evil:data", "1")]).await;
     assert!(matches!(theirs, Err(Error::Forbidden { .. })), "{theirs:?}");
     release_guard(guard).await;
 }
 
-/// Names with braces have other keys and channels of Leasehold.
+/// A name with braces has other keys and channels than one without.
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_users_for_braced_names_are_denied_nothing() {
+async fn acl_users_for_braced_names_are_denied_nothing() {
     let redis = Redis::start();
     follow(&redis, &command_of_the_guide("tenant-7"));
     let mut app = command_of_the_guide("leasehold");
@@ -323,7 +326,7 @@ async fn guide_users_for_braced_names_are_denied_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_cannot_affect_locks_of_another() {
-    // given a holder, a waiter, and another tenant that knows all their names
+    // given a holder, a waiter, and another tenant that knows all names
     let redis = Redis::start();
     tenant(&redis, "app");
     tenant(&redis, "evil");
@@ -335,7 +338,7 @@ async fn tenant_cannot_affect_locks_of_another() {
     let (places, yielded, turns) = (queue(DOOR), yielded(DOOR), turns_of(&other, DOOR));
     let (releases, queuers) = (channel(DOOR), queuers(DOOR));
 
-    // when it tries to read or write a key
+    // when the other tenant tries to read or write a key
     let mut tried: Vec<Vec<&str>> = vec![
         vec!["PTTL", DOOR],
         vec!["TYPE", DOOR],
@@ -366,12 +369,12 @@ async fn tenant_cannot_affect_locks_of_another() {
         vec!["PUBSUB", "CHANNELS"],
         vec!["PSUBSCRIBE", "*"],
     ];
-    // by a script, with the key named or not
+    // by a script that declares the key, or does not
     for key in [DOOR, &places] {
         tried.push(vec!["EVAL", "return redis.call('DEL', KEYS[1])", "1", key]);
         tried.push(vec!["EVAL", "return redis.call('DEL', ARGV[1])", "0", key]);
     }
-    // to publish, or to subscribe
+    // or to publish, or to subscribe
     let channels = [&releases, &queuers, &turns];
     for channel in channels {
         tried.push(vec!["PUBLISH", channel, "0"]);
@@ -382,7 +385,7 @@ async fn tenant_cannot_affect_locks_of_another() {
         let reply = evil.command(words);
         assert!(is_forbidden(&reply), "{words:?}: {reply:?}");
     }
-    // and names with braces do not circumvent that
+    // and names with braces give it no access
     let beside = as_user(&redis, "evil").await;
     for name in ["app:door", "{app:door}", "{app:door}evil:x"] {
         let error = beside.lock(name).unwrap().try_acquire().await.unwrap_err();
@@ -398,9 +401,9 @@ async fn tenant_cannot_affect_locks_of_another() {
     assert!(released.elapsed() < ms(900), "{:?}", released.elapsed());
 }
 
-// Within one tenant.
+// Clients of one tenant.
 
-/// Messages of a client that tries to deceive others.
+/// The messages of a client that tries to deceive others.
 fn forgeries(holder: &LockGuard, waits: &Client) -> Vec<String> {
     let mut all = ["0", "00", "1", "-1", "750", "1e9", "", " ", "\0", "nil", "0\r\n", "true"]
         .map(str::to_owned)
@@ -414,7 +417,7 @@ fn forgeries(holder: &LockGuard, waits: &Client) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_message_grants_and_releases_nothing() {
-    // given a holder, one that waits, and a bystander that has waited before
+    // given a holder, a waiter, and a client that has waited before
     let redis = Redis::start();
     tenant(&redis, "app");
     let mut clients = Vec::new();
@@ -429,7 +432,7 @@ async fn foreign_message_grants_and_releases_nothing() {
     until_places(&redis, DOOR, 1);
     let asked = redis.calls();
 
-    // when all of them are published on all channels, by a client with the same permissions
+    // when a client with the same permissions publishes all forged messages on all channels
     let mut forger = raw(&redis, "app");
     let mut channels = vec![channel(DOOR), queuers(DOOR)];
     channels.extend(clients.iter().map(|client| turns_of(client, DOOR)));
@@ -442,7 +445,7 @@ async fn foreign_message_grants_and_releases_nothing() {
                 output += 1;
             }
         }
-        // then the holder has the lock as before, and no other client believes in it
+        // then the holder still holds the lock, and no other client trusts a message
         assert!(guard.is_held() && !waiting.is_finished());
         assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
     }
@@ -456,7 +459,7 @@ async fn foreign_message_grants_and_releases_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_messages_do_not_keep_the_watchdog_busy() {
-    // given a subscribed holder, and a client that always publishes that its lock is free
+    // given a subscribed holder, and a client that publishes all the time that the lock is free
     let redis = Redis::start();
     tenant(&redis, "app");
     let client = as_user(&redis, "app").await;
@@ -474,7 +477,8 @@ async fn foreign_messages_do_not_keep_the_watchdog_busy() {
         output += 1;
     }
 
-    // then it asks from time to time, and background tasks run meanwhile
+    // then the holder's client checks its lock from time to time, and its background tasks still
+    // run
     let (asked, took) = (redis.calls().since(&asked).of("evalsha"), began.elapsed());
     assert!(u128::from(asked) <= took.as_millis() / 25 + 2, "{asked} for {output} in {took:?}");
     assert!(asked > 0 && guard.is_held());
@@ -482,7 +486,7 @@ async fn foreign_messages_do_not_keep_the_watchdog_busy() {
     release_guard(guard).await;
 }
 
-/// The owner of the lock, and its remaining milliseconds, at one moment.
+/// The owner of the lock, and its remaining time in milliseconds, read by one script.
 fn held_by(redis: &Redis) -> (String, i64) {
     let look = "return {redis.call('HKEYS', KEYS[1])[1] or '', redis.call('PTTL', KEYS[1])}";
     let seen = redis.command(&["EVAL", look, "1", DOOR]);
@@ -498,8 +502,8 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
     let mut forger = raw(&redis, "app");
     let mut ear = raw(&redis, "app");
     ear.command(&["SUBSCRIBE", "leasehold_lock__waiter:{app:door}:evil"]);
-    // entries that look valid: of a subscribed client, of clients that want the lock, before all
-    // others
+    // Forged entries look valid. They name a subscribed client, or clients that want the lock, and
+    // come before all others.
     for forged in [
         &[("1", "evil:1".to_owned())][..],
         &[("1", "evil:1".into()), ("2", "evil:2".into()), ("3", "evil:3".into())],
@@ -507,7 +511,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         &[("-inf", "evil:1".into()), ("-9e15", "evil:2".into())],
         &[("1", "evil:1|1|3153600000000".into()), ("-inf", "evil:1|1|3153600000000".into())],
     ] {
-        // given a lock that is handed on, and one that waits
+        // given a lock whose release reserves it for the next client, and a waiter
         let first = door(waits).acquire().await.unwrap();
         let waiting = waiter(door(holder));
         until_places(&redis, DOOR, 1);
@@ -516,7 +520,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         let waiting = waiter(door(waits));
         until_places(&redis, DOOR, 1);
 
-        // when such entries precede its own as the lock is released
+        // when forged entries are before the waiter's own as the lock is released
         for (score, place) in forged {
             forger.command(&["ZADD", &queue(DOOR), score, place]);
         }
@@ -526,11 +530,11 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         let reserved = forged.iter().any(|(_, place)| *place == owner);
         assert!(!reserved || left <= 750, "{owner}: {left}");
 
-        // then the waiter has it soon, and it alone
+        // then the waiter acquires soon, and no other client does
         let guard = within(SOON, "it enters", waiting).await.unwrap().unwrap();
         let took = released.elapsed();
         println!("{forged:?}: {took:?}");
-        // Its own timer would take longer.
+        // The waiter was notified: its own timer would take longer.
         assert!(took < secs(2), "{forged:?}: {took:?}");
         assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
         assert!(door(holder).try_acquire().await.unwrap().is_none());

@@ -1,4 +1,5 @@
-//! Ways to connect: TLS, unix sockets, users, databases; and the name of the client at the server.
+//! Ways to connect: TLS, unix sockets, users and databases. Also the name that the server has for a
+//! client.
 #![cfg(feature = "tls")]
 
 use crate::common::{
@@ -12,7 +13,7 @@ use tokio::{
     time::Instant,
 };
 
-/// Checks that `client` can acquire, be waited for and release.
+/// Asserts that `client` can acquire, that another client can wait for it, and that it can release.
 async fn works(redis: &Redis, client: &Client) {
     crate::common::hold_by_hand(redis, "door", "java:1", secs(60));
     let before = redis.calls();
@@ -23,19 +24,21 @@ async fn works(redis: &Redis, client: &Client) {
     assert_eq!(client.stats().wake_ups, 1);
 }
 
-/// Returns why `builder` cannot connect to `url`.
+/// Returns the error with which `builder` fails to connect to `url`.
 async fn refusal(builder: ClientBuilder, url: &str) -> String {
     refused(builder, url).await.0
 }
 
-/// The same for a permanent failure. All of these were reported as transient.
+/// As `refusal`, for a permanent failure. Former bug: all of these failures were reported as
+/// transient.
 async fn lasting_refusal(builder: ClientBuilder, url: &str) -> String {
     let (reason, lasting) = refused(builder, url).await;
     assert!(lasting, "{reason}");
     reason
 }
 
-/// Returns why `builder` cannot connect to `url`, and whether the failure is permanent.
+/// Returns the error with which `builder` fails to connect to `url`, and whether the failure is
+/// permanent.
 async fn refused(builder: ClientBuilder, url: &str) -> (String, bool) {
     let start = Instant::now();
     let connected = builder.connect_timeout(secs(2)).connect(url);
@@ -62,14 +65,14 @@ fn trusting(redis: &Redis) -> ClientBuilder {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_with_an_authority_of_its_own_works() {
+async fn tls_with_a_private_authority_works() {
     let redis = Redis::options().tls().start();
     let client = trusting(&redis).connect(&redis.tls_url()).await.unwrap();
     works(&redis, &client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_to_an_address_that_the_certificate_names_works() {
+async fn tls_to_an_ip_address_in_the_certificate_works() {
     let redis = Redis::options().tls().start();
     let url = format!("rediss://127.0.0.1:{}/", redis.tls_port());
     let client = trusting(&redis).connect(&url).await.unwrap();
@@ -90,7 +93,7 @@ async fn lost_tls_connection_is_restored() {
 async fn unknown_authority_is_not_trusted() {
     let redis = Redis::options().tls().start();
     let reason = lasting_refusal(Client::builder(), &redis.tls_url()).await;
-    // A system without any authorities reports another error.
+    // On a system without any certificate authorities, the error is another one.
     says(&reason, if reason.contains("TLS") { "unknownissuer" } else { "ca_certificates" });
 }
 
@@ -103,7 +106,7 @@ async fn another_authority_is_not_trusted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificate_for_another_name_is_refused() {
-    // given a way to the server by an address that its certificate does not name
+    // given an address of the server that its certificate does not contain
     let redis = Redis::options().tls().start();
     let url = format!("rediss://{}/", crate::common::by_another_name(redis.tls_port()).await);
     let reason = lasting_refusal(trusting(&redis), &url).await;
@@ -140,7 +143,7 @@ async fn required_client_certificate_is_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_client_certificate_is_named() {
+async fn connect_error_names_a_missing_client_certificate() {
     let redis = Redis::options().tls_with_client_auth().start();
     let reason = lasting_refusal(trusting(&redis), &redis.tls_url()).await;
     says(&reason, "certificate");
@@ -156,7 +159,7 @@ async fn client_certificate_of_another_authority_is_refused() {
     says(&reason, "unknownca");
 }
 
-/// An earlier error was `CaUsedAsEndEntity`, without a remedy.
+/// Former bug: the error was `CaUsedAsEndEntity`, without a remedy.
 #[tokio::test(flavor = "multi_thread")]
 async fn server_that_shows_its_authority_is_refused_with_a_remedy() {
     let redis = Redis::options().tls_with_self_signed_certificate().start();
@@ -165,7 +168,7 @@ async fn server_that_shows_its_authority_is_refused_with_a_remedy() {
     says(&reason, "create a server certificate that the authority signs");
 }
 
-/// Once, a service retried for ever at a port of another program.
+/// Former bug: a service retried for ever at a port on which another program listens.
 #[tokio::test(flavor = "multi_thread")]
 async fn web_server_is_a_permanent_connect_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -175,11 +178,11 @@ async fn web_server_is_a_permanent_connect_failure() {
         assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
     });
-    says(&lasting_refusal(Client::builder(), &url).await, "it may be a web server");
+    says(&lasting_refusal(Client::builder(), &url).await, "the port may belong to a web server");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_pem_texts_are_named() {
+async fn connect_error_names_invalid_pem_texts() {
     let redis = Redis::options().tls().start();
     let (cert, key) = (redis.client_cert_pem(), redis.client_key_pem());
     let builder = Client::builder().ca_certificates("no PEM");
@@ -257,7 +260,7 @@ async fn unix_socket_with_password_and_database_works() {
     release_guard(guard).await;
 }
 
-/// `db0:keys=1` for each database that is not empty.
+/// A text such as `db0:keys=1` for each database that is not empty.
 fn keyspace(redis: &Redis) -> Vec<String> {
     let info = redis.command(&["INFO", "keyspace"]);
     let databases = info.text().lines().filter(|line| line.starts_with("db"));
@@ -318,16 +321,16 @@ async fn both_connections_have_the_client_id() {
     };
     assert_eq!(count(), 2);
 
-    // even after they were closed and made again
+    // The connections have it again after they were closed and restored.
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     testkit::eventually("both are back", SOON, || count() == 2);
 
-    // and a closed client disappears from the list
+    // When the client is dropped, the server lists it no longer.
     drop(client);
     testkit::eventually("both are closed", SOON, || count() == 0);
 }
 
-/// Once, the client connected without TLS, and no error reported this.
+/// Former bug: the client connected without TLS, and no error reported this.
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_refused_where_the_url_has_no_tls() {
     let redis = Redis::options().tls().start();

@@ -1,4 +1,5 @@
-//! The lock in Redis: the keys and messages of Redisson's `RLock`, byte for byte, and lost replies.
+//! The lock in Redis: its keys and messages are those of Redisson's `RLock`, byte for byte. Also
+//! lost replies.
 
 use std::time::Duration;
 
@@ -107,8 +108,9 @@ async fn re_entry_renews_the_lease_unless_it_is_fixed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_lock_is_stored() {
-    // given a lock that is held twice, waited for and polled for
+async fn redis_has_only_the_lock_its_queue_and_its_yield_record() {
+    // given a lock that is held with two shares, and for which one client waits and another one
+    // polls
     let redis = Redis::start();
     let (ours, other) = (client(&redis).await, client(&redis).await);
     let guard = ours.lock("door").unwrap().acquire().await.unwrap();
@@ -116,21 +118,21 @@ async fn only_the_lock_is_stored() {
     let listening = waiter(other.lock("door").unwrap());
     let polling = waiter(ours.lock("door").unwrap().wait_strategy(POLLING));
     until_subscribed(&redis, &channel("door"));
-    // and, while a client waits, its queue, and the record of its yield windows
+    // While a client waits, there are also its queue and the record of yield windows.
     let only_the_lock = || {
         let ours = ["door", "leasehold_lock__queue:{door}", "leasehold_lock__yield:{door}"];
         keys(&redis).iter().all(|key| ours.contains(&key.as_str()))
     };
     assert!(only_the_lock(), "{:?}", keys(&redis));
 
-    // when all of them have it, one after the other
+    // when each of them has held the lock, one after the other
     release_one_of_two(again).await;
     assert!(only_the_lock(), "{:?}", keys(&redis));
     release_guard(guard).await;
     let back = async |waiter| release_guard(entered(waiter).await).await;
     tokio::join!(back(listening), back(polling));
 
-    // then there is no latch, queue or counter left
+    // then no latch, queue or counter is left
     assert!(keys(&redis).is_empty());
 }
 
@@ -168,7 +170,7 @@ async fn partial_release_publishes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropped_guard_is_released_and_announced_like_any_other() {
+async fn dropped_guard_is_released_and_published_like_a_release() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -179,7 +181,7 @@ async fn dropped_guard_is_released_and_announced_like_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forced_release_is_announced_and_one_of_a_free_lock_is_not() {
+async fn forced_release_is_published_only_if_the_lock_was_held() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
     hold_by_hand(&redis, "door", JAVA, secs(60));
@@ -195,7 +197,8 @@ async fn forced_release_is_announced_and_one_of_a_free_lock_is_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn java_listeners_see_release_and_expiry_of_the_key() {
-    // given a listener as Redisson's Deleted- and ExpiredObjectListener
+    // given a subscriber of the events that Redisson's `DeletedObjectListener` and
+    // `ExpiredObjectListener` use
     let redis = Redis::options().arg("--notify-keyspace-events", "Egx").start();
     let client = client(&redis).await;
     let mut deleted = Listener::to(&redis, "__keyevent@0__:del");
@@ -206,7 +209,7 @@ async fn java_listeners_see_release_and_expiry_of_the_key() {
     assert_eq!(deleted.received(), ["door"]);
     assert!(expired.received().is_empty());
 
-    // and when a lease ends
+    // and when a lease has ended
     let guard = client.lock("window").unwrap().lease(ms(300)).acquire().await.unwrap();
     eventually("the lease ends", SOON, || expired.received() == ["window"]);
     assert!(deleted.received().is_empty());
@@ -215,7 +218,7 @@ async fn java_listeners_see_release_and_expiry_of_the_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_client_excludes_others_and_never_subscribes() {
-    // given a lock for which clients poll, held and released by them
+    // given a lock that one client holds, and for which another one polls
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let monitor = redis.monitor();
@@ -226,11 +229,11 @@ async fn polling_client_excludes_others_and_never_subscribes() {
     assert!(one.lock("door").unwrap().try_acquire().await.unwrap().is_none());
     assert!(redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty());
 
-    // when it passes from client to client
+    // when one client releases, and the other one acquires and releases
     release_guard(guard).await;
     release_guard(entered(waiting).await).await;
 
-    // then no client was subscribed, and each release was published
+    // then no client has subscribed, and each release was published
     let lines = monitor.stop();
     let count = |verb: &str| lines.iter().filter(|line| line.contains(verb)).count();
     assert_eq!(count("\"SUBSCRIBE\""), 0, "{lines:#?}");
@@ -284,7 +287,7 @@ async fn timeout_error_names_the_java_holder() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn java_release_wakes_a_rust_waiter() {
-    // given a waiter that is subscribed, and has asked again
+    // given a waiter that is subscribed, and has repeated its request
     let redis = Redis::start();
     let client = client(&redis).await;
     hold_by_hand(&redis, "door", JAVA, secs(60));
@@ -296,7 +299,7 @@ async fn java_release_wakes_a_rust_waiter() {
     let released = Instant::now();
     release_by_hand(&redis, "door");
 
-    // then the message wakes it: asking by a timer would take 2.25 s or more
+    // then the message wakes the waiter: its timer would take 2.25 s or more
     let guard = entered(waiting).await;
     assert!(released.elapsed() < ms(1_500), "{:?}", released.elapsed());
     assert_eq!(client.stats().wake_ups, 1);
@@ -305,20 +308,20 @@ async fn java_release_wakes_a_rust_waiter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_acquires_when_a_dead_java_lease_ends() {
-    // given a hold that is never released
+    // given a Java hold that is never released
     let redis = Redis::start();
     let client = client(&redis).await;
     let start = Instant::now();
     hold_by_hand(&redis, "door", JAVA, ms(500));
     let before = redis.calls();
 
-    // when a waiter waits for it
+    // when a client waits for the lock
     let guard = within(SOON, "the lease ends", client.lock("door").unwrap().acquire()).await;
 
-    // then it acquires at its end and not before, after another request
-    // when listening and soon after, and at the end; and once more each millisecond while
-    // that was early (the remaining time is rounded down, and the report may be late on a busy
-    // machine); a timer alone would take 2.25 s or more
+    // then the client acquires when the lease ends, and not before. It sends requests when it is
+    // subscribed, soon after that, and at the end of the lease. If it was early, it sends another
+    // one each millisecond: Redis rounds the remaining time down, and a reply may be late on a busy
+    // machine. A timer alone would take 2.25 s or more.
     let took = start.elapsed();
     assert!(took >= ms(490) && took < secs(2), "{took:?}");
     let asked = redis.calls().since(&before).of("evalsha");
@@ -369,14 +372,14 @@ async fn release_leaves_a_later_java_hold_untouched() {
     }
     assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
 
-    // and the waiters are notified in vain, because a releasing client cannot know that before, and
-    // a script that could detect it costs each release as much again
+    // and the waiters are notified in vain. The releasing client cannot know that Java holds the
+    // lock, and a script that checks this would double the cost of each release
     assert_eq!(java.received(), ["0"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_of_a_lost_hold_publishes_nothing() {
-    // given a hold that has ended, and a later hold
+    // given a hold whose lease has ended, and a later hold of another client
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().lease(ms(50)).acquire().await.unwrap();
@@ -385,7 +388,7 @@ async fn release_of_a_lost_hold_publishes_nothing() {
     hold_by_hand(&redis, "door", JAVA, secs(20));
     let mut java = Listener::to(&redis, &channel("door"));
 
-    // then its release leaves that one alone, and wakes no waiter
+    // then the release of the first hold does not change the later one, and wakes no waiter
     assert!(matches!(guard.release().await.unwrap(), Release::NotHeld { .. }));
     assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
     assert!(java.received().is_empty());
@@ -407,7 +410,7 @@ async fn garbled_messages_grant_and_block_nothing() {
     }
     sleep(ms(300)).await;
 
-    // then it keeps waiting, and still receives a release
+    // then the waiter keeps waiting, and a release still wakes it
     assert!(!waiting.is_finished());
     assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
     release_by_hand(&redis, "door");
@@ -427,9 +430,9 @@ async fn leaving_waiter_leaves_no_subscription() {
     eventually("nobody listens", SOON, || subscribers(&redis, &channel("door")) == 0);
 }
 
-// Lost replies: the server has executed a request, and the client does not learn of it.
+// Lost replies: the server has executed a request, but the client gets no reply.
 
-/// A client behind a network that can fail.
+/// A client that connects through a proxy which can lose replies.
 struct Flaky {
     redis: Redis,
     proxy: Proxy,
@@ -444,7 +447,7 @@ impl Flaky {
         Self { redis, proxy, client }
     }
 
-    /// The next reply about the lock is lost, with its connection.
+    /// Lets the proxy lose the next reply about the lock, and close the connection.
     fn lose_next_reply(&self) {
         self.proxy.lose_reply_to("door");
     }
@@ -494,7 +497,7 @@ async fn release_with_a_lost_reply_succeeds() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_with_a_lost_reply_succeeds_after_java_acquired() {
-    // given a holder, and a Java process that takes the lock at once
+    // given a holder whose reply to its release is lost, and a Java process that acquires at once
     let t = Flaky::new().await;
     let guard = t.client.lock("door").unwrap().acquire().await.unwrap();
     t.lose_next_reply();
@@ -502,7 +505,7 @@ async fn release_with_a_lost_reply_succeeds_after_java_acquired() {
     eventually("it is free", SOON, || keys(&t.redis).is_empty());
     hold_by_hand(&t.redis, "door", JAVA, secs(20));
 
-    // then it released its own hold, and the other hold stays
+    // then the release has ended the holder's own hold, and the Java hold remains
     let released = within(SOON, "it is answered", releasing).await.unwrap().unwrap();
     assert_eq!(released, Release::Released);
     assert_eq!(hash(&t.redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);

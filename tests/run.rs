@@ -1,4 +1,4 @@
-//! Work under a lock: its result, and the state of the lock.
+//! `run` and its relatives: the result of the work, and the state of the lock.
 
 use std::{
     future::pending,
@@ -21,10 +21,10 @@ const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// So short that no timer was involved.
+/// Too short for a timer. A waiter that acquires within this time was notified.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
-/// A lock, the same lock of another client, and their store.
+/// A lock, the same lock of another client, and the store of both.
 struct World {
     store: MemoryStore,
     client: Client,
@@ -41,14 +41,14 @@ impl World {
         Self { store, client, lock, elsewhere }
     }
 
-    /// Asserts that the lock is free now, and that no hold or waiter is counted.
+    /// Asserts that the lock is free now, and that the client counts no hold and no waiter.
     async fn is_free(&self) {
         assert!(self.elsewhere.acquire_within(AT_ONCE).await.is_ok());
         assert_eq!((self.client.stats().held, self.client.stats().waiting), (0, 0));
     }
 }
 
-/// Runs `work` under `lock`, and returns its result even if the lock is lost.
+/// Runs `work` under `lock`. Returns the result of the work, even if the lock was lost.
 async fn in_full<T, F>(lock: &Lock, work: impl FnOnce(LockContext) -> F) -> Result<RunOutcome<T>>
 where
     F: Future<Output = T>,
@@ -68,7 +68,7 @@ fn overran<T>(value: T, reason: LostReason) -> RunOutcome<T> {
     RunOutcome::CompletedAfterLoss { name: job(), value, reason }
 }
 
-/// Notes its own drop.
+/// Sets its flag when it is dropped.
 struct DropFlag(Arc<AtomicBool>);
 
 impl DropFlag {
@@ -100,13 +100,13 @@ mod done {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn long_work_is_renewed_like_any_hold() {
+    async fn lock_is_renewed_during_long_work() {
         let world = World::new();
         world.lock.run(async |_held| sleep(secs(3_600)).await).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn error_of_the_work_is_a_result() {
+    async fn run_returns_the_error_of_its_work_as_the_result() {
         let world = World::new();
         let ran = world.lock.run(async |_held| "seven".parse::<u8>()).await.unwrap();
         let error = ran.unwrap_err();
@@ -167,7 +167,7 @@ mod done {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unanswered_release_keeps_the_result() {
+    async fn run_returns_its_result_though_the_release_is_unanswered() {
         let world = World::new();
         let ran = world.lock.run(async |_held| {
             world.store.stall();
@@ -179,11 +179,11 @@ mod done {
     }
 }
 
-/// Helpers around `run`, in separate tasks: most of this is checked by compiling.
+/// Functions that call `run`, in separate tasks. It is mostly enough that they compile.
 mod wrapped {
     use super::*;
 
-    /// A helper with the bounds of `run` itself.
+    /// Has the bounds of `run` itself.
     async fn timed<T, F>(lock: &Lock, work: impl FnOnce(LockContext) -> F) -> Result<(T, Duration)>
     where
         F: Future<Output = T>,
@@ -192,12 +192,12 @@ mod wrapped {
         Ok((lock.run(work).await?, start.elapsed()))
     }
 
-    /// A helper that takes asynchronous closures by their own trait.
+    /// Takes an asynchronous closure by the trait `AsyncFnOnce`.
     async fn once<T>(lock: &Lock, work: impl AsyncFnOnce(&LockContext) -> T) -> Result<T> {
         lock.run(async |held| work(&held).await).await
     }
 
-    /// A helper that retries.
+    /// Retries.
     async fn patiently<T, F>(lock: &Lock, mut work: impl FnMut(LockContext) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -350,7 +350,7 @@ mod lost {
             pending::<()>().await;
         });
 
-        // then it is stopped when the lease ends
+        // then the work is stopped when the lease ends
         assert_eq!(ran.await.unwrap(), stopped(LostReason::Expired));
         assert!(dropped.load(Ordering::SeqCst));
         assert!(start.elapsed() <= secs(10), "{:?}", start.elapsed());
@@ -390,7 +390,7 @@ mod lost {
 
     #[tokio::test(start_paused = true)]
     async fn cancelled_work_ends_before_the_next_grant() {
-        /// A part that ends with the work, like tasks that the work has spawned.
+        /// A value that the work owns, and that is dropped with it, like the tasks of a `JoinSet`.
         struct Part<'a>(&'a Mutex<Vec<&'static str>>);
         impl Drop for Part<'_> {
             fn drop(&mut self) {
@@ -398,7 +398,7 @@ mod lost {
             }
         }
 
-        // given work that hangs for longer than it may hold, while the store refuses
+        // given work that hangs beyond `max_hold`, while the store rejects requests
         let world = World::new();
         let order = Mutex::new(Vec::new());
         let part = Part(&order);
@@ -410,7 +410,7 @@ mod lost {
             pending::<()>().await;
         });
 
-        // when the store recovers and another client acquires
+        // when the store recovers, and another client acquires
         let (ran, ()) = tokio::join!(ran, async {
             sleep(secs(17)).await;
             world.store.heal();
@@ -420,7 +420,7 @@ mod lost {
         });
         assert_eq!(ran.unwrap(), stopped(LostReason::MaxHold));
 
-        // then the work had ended by then
+        // then the work was dropped before the other client acquired
         assert_eq!(*order.lock().unwrap(), ["the work is gone", "the next one enters"]);
     }
 
@@ -428,7 +428,7 @@ mod lost {
     async fn cancelled_work_is_dropped_at_once_with_a_silent_store() {
         let world = World::new();
         let start = Instant::now();
-        /// When it was dropped.
+        /// Records when it was dropped.
         struct Part<'a>(Instant, &'a Mutex<Option<Duration>>);
         impl Drop for Part<'_> {
             fn drop(&mut self) {
@@ -448,7 +448,7 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_stopped_work_the_lock_is_free() {
+    async fn lock_is_free_after_its_work_was_cancelled() {
         let world = World::new();
         let lock = world.lock.clone().max_hold(secs(5));
         let ran = in_full(&lock, async |_held| pending::<()>().await);
@@ -467,7 +467,7 @@ mod lost {
         let ran = ran.await.unwrap();
         assert_eq!(ran, overran(42, LostReason::NotOwned));
 
-        // then it does not pass for protected work
+        // then the result does not count as that of protected work
         let lost = ran.into_result().unwrap_err();
         assert!(
             matches!(&lost, Error::Lost { name, reason: LostReason::NotOwned } if name == world.lock.name())
@@ -488,10 +488,13 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stopped_work_has_no_result() {
+    async fn run_returns_the_loss_when_its_work_was_cancelled() {
         let world = World::new();
         let ran = world.lock.clone().lease(secs(1)).run(async |_held| pending::<u8>().await).await;
-        assert_eq!(ran.unwrap_err().to_string(), "hold of `job` ended: its lease ended");
+        assert_eq!(
+            ran.unwrap_err().to_string(),
+            "hold of `job` ended: the lease ended without a renewal; check the result of the work"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -556,7 +559,7 @@ mod signalled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_is_done_before_a_loss_does_not_notice_the_setting() {
+    async fn completed_work_is_not_affected_by_the_on_loss_setting() {
         let ran = World::new().lock.on_loss(GRACE).run(async |_held| 42).await;
         assert_eq!(ran.unwrap(), 42);
     }
@@ -601,7 +604,7 @@ mod panics {
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&42));
 
-        // it is free by then
+        // The lock is already free when the panic reaches the caller.
         assert!(world.elsewhere.try_acquire().await.unwrap().is_some());
         world.is_free().await;
     }
@@ -659,7 +662,7 @@ mod holding {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn context_reports_the_loss_in_every_way() {
+    async fn lock_context_reports_the_loss_by_every_method() {
         let world = World::new();
         let grace = OnLoss::GracePeriod(secs(5));
         let lock = world.lock.clone().lease(secs(10)).on_loss(grace);
@@ -680,8 +683,8 @@ mod holding {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn context_neither_renews_nor_releases_the_lock() {
-        // given a holding that outlives the work
+    async fn lock_context_neither_renews_nor_releases_the_lock() {
+        // given a context that outlives the work
         let world = World::new();
         let ran = world.lock.run(async |held: LockContext| {
             drop(held.clone());
@@ -691,7 +694,7 @@ mod holding {
         });
         let held = ran.await.unwrap();
 
-        // then the lock is free all the same, and it knows
+        // then the lock is free nevertheless, and the context reports its end
         world.is_free().await;
         assert!(!held.is_held());
         assert_eq!(held.lost().await, LostReason::Released);
@@ -699,7 +702,7 @@ mod holding {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_of_many_tasks_excludes_each_other() {
+async fn runs_of_many_tasks_exclude_each_other() {
     let store = MemoryStore::new();
     let inside = Arc::new(AtomicBool::new(false));
     let runs = (0..30).map(|n| {

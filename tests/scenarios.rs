@@ -1,20 +1,22 @@
-//! Redisson's own tests of its lock, its spin lock and its fenced lock, with Leasehold. Leasehold's
-//! plain lock is also Redisson's non-reentrant one: each acquisition excludes all others.
+//! Tests that are ported from Redisson: those of its lock, its spin lock and its fenced lock. In
+//! Redisson's terms, Leasehold's plain lock is a non-reentrant lock: each acquisition excludes all
+//! others.
 //!
-//! Each test has the name of Redisson's test in a comment. An owner stands for a Java thread: a
-//! guard, or the task that has it. Sleeps and rounds are fewer. Most tests run twice: with a
-//! subscribed waiter (`RedissonLockTest`) and with a polling one (`RedissonSpinLockTest`).
+//! A comment at each test names the test of Redisson. Where Redisson uses a Java thread, the test
+//! uses an owner: a guard, or the task that has it. Sleeps are shorter and rounds are fewer. Most
+//! tests run twice: with a subscribed waiter (`RedissonLockTest`) and with a polling waiter
+//! (`RedissonSpinLockTest`).
 //!
 //! Tests without a counterpart:
 //!
-//! - `testLockUninterruptibly`: there are no threads to interrupt. A dropped future is similar, in
-//!   `redis_faults.rs`.
+//! - `testLockUninterruptibly`: there are no threads to interrupt. The nearest thing is a dropped
+//!   future: see `redis_faults.rs`.
 //! - `testInCluster`, `testLockFailoverInCluster`: this store has one node.
-//! - `testLockListener`: there are no listeners for expired keys. `redis_wire.rs` shows the events
-//!   of Leasehold's locks that Java's listeners receive.
+//! - `testLockListener`: Leasehold has no listeners for expired keys. `redis_wire.rs` shows which
+//!   events of Leasehold's locks reach Java's listeners.
 //! - `RedissonLockHeavyTest`: it measures speed, not behaviour.
-//! - `testUnlockFail`: a guard releases a lock, so no other caller can. The tests show that a guard
-//!   whose hold is over reports that.
+//! - `testUnlockFail`: only a guard can release a lock, so no other caller can try. The tests show
+//!   that a guard reports when its hold has ended.
 
 use std::sync::{
     Arc,
@@ -30,7 +32,7 @@ use leasehold::{Client, Error, FencedGuard, Lock, LostReason, Release, WaitStrat
 use testkit::{Redis, eventually};
 use tokio::time::{Instant, sleep};
 
-/// Runs each scenario for a subscribed waiter, and for a polling one.
+/// Makes two tests of each scenario: for a subscribed waiter, and for a polling waiter.
 macro_rules! both_ways {
     ($($scenario:ident)+) => {
         mod by_messages {
@@ -50,21 +52,21 @@ macro_rules! both_ways {
 
 both_ways! {
     crashed_client_blocks_others_for_one_ttl_at_most
-    fixed_lease_expires_and_its_guard_reports_it
+    fixed_lease_expires_and_its_guard_reports_the_loss
     forced_release_frees_the_lock_for_all
     guard_of_a_lost_lock_cannot_release_it
     hundred_clients_exclude_each_other
     lock_can_be_acquired_again_after_its_release
     reentered_lock_is_free_after_two_releases
-    stopped_server_is_an_error_at_the_timeout
-    try_fails_while_another_holds_and_succeeds_after
+    wait_at_a_stopped_server_fails_at_its_timeout
+    try_acquire_fails_while_held_and_succeeds_after_release
     wait_succeeds_if_the_lock_is_released_in_time
     failed_wait_ends_at_its_timeout
     each_hold_of_a_fenced_lock_has_a_greater_token
     unlimited_wait_ends_with_the_release
-    any_client_sees_whether_it_is_locked
-    only_its_owner_counts_as_holder
-    sixteen_clients_count_to_sixteen_hundred_together
+    any_client_sees_whether_a_lock_is_held
+    only_the_owner_of_a_hold_counts_as_its_holder
+    sixteen_clients_lose_no_increment_under_one_lock
     tasks_of_one_client_exclude_each_other
     hold_count_matches_the_guards
     remaining_time_matches_lease_or_ttl
@@ -72,7 +74,7 @@ both_ways! {
     holder_that_acquires_again_waits_like_others
 }
 
-/// A server and two clients of it.
+/// A server and two clients.
 struct Setup {
     redis: Redis,
     one: Client,
@@ -97,7 +99,7 @@ impl Setup {
 }
 
 // testRedisFailed
-async fn stopped_server_is_an_error_at_the_timeout(wait_strategy: WaitStrategy) {
+async fn wait_at_a_stopped_server_fails_at_its_timeout(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     t.redis.stop();
     let error = within(SOON, "it ends", t.ours().acquire_within(secs(3))).await.unwrap_err();
@@ -116,7 +118,7 @@ async fn forced_release_frees_the_lock_for_all(wait_strategy: WaitStrategy) {
 }
 
 // testExpire
-async fn fixed_lease_expires_and_its_guard_reports_it(wait_strategy: WaitStrategy) {
+async fn fixed_lease_expires_and_its_guard_reports_the_loss(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let start = Instant::now();
     let guard = t.ours().lease(secs(2)).acquire().await.unwrap();
@@ -153,7 +155,7 @@ async fn remaining_time_matches_lease_or_ttl(wait_strategy: WaitStrategy) {
 
 // testAutoExpire
 async fn crashed_client_blocks_others_for_one_ttl_at_most(wait_strategy: WaitStrategy) {
-    // given a holder that is renewed for longer than its ttl
+    // given a holder that renews for longer than its ttl
     let t = Setup::new(wait_strategy).await;
     let (gone, goes) = std::sync::mpsc::channel();
     let url = t.redis.url();
@@ -165,7 +167,7 @@ async fn crashed_client_blocks_others_for_one_ttl_at_most(wait_strategy: WaitStr
             sleep(secs(3)).await;
             guard
         });
-        // when it ends without a release
+        // when the runtime of the holder ends without a release
         runtime.shutdown_background();
         gone.send(()).unwrap();
         drop(guard);
@@ -175,7 +177,7 @@ async fn crashed_client_blocks_others_for_one_ttl_at_most(wait_strategy: WaitStr
     tokio::task::spawn_blocking(move || goes.recv().unwrap()).await.unwrap();
     assert!(!waiting.is_finished());
 
-    // then its lock is free after the rest of the ttl
+    // then the lock is free after the rest of the ttl
     release_guard(entered(waiting).await).await;
     holder.join().unwrap();
 }
@@ -197,7 +199,7 @@ async fn hold_count_matches_the_guards(wait_strategy: WaitStrategy) {
 }
 
 // testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread
-async fn only_its_owner_counts_as_holder(wait_strategy: WaitStrategy) {
+async fn only_the_owner_of_a_hold_counts_as_its_holder(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let other = t.other.lock("window").unwrap().acquire().await.unwrap();
     assert_eq!(t.ours().held_by(other.owner()).await.unwrap(), 0);
@@ -213,7 +215,7 @@ async fn only_its_owner_counts_as_holder(wait_strategy: WaitStrategy) {
 }
 
 // testIsLocked, testIsLockedOtherThread
-async fn any_client_sees_whether_it_is_locked(wait_strategy: WaitStrategy) {
+async fn any_client_sees_whether_a_lock_is_held(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let seen =
         async || (t.ours().is_locked().await.unwrap(), t.theirs().is_locked().await.unwrap());
@@ -266,7 +268,7 @@ async fn holder_that_acquires_again_waits_like_others(wait_strategy: WaitStrateg
     let lock = t.ours();
     let guard = lock.acquire().await.unwrap();
 
-    // by the same value or by another one of this name
+    // The second call uses the same `Lock` value or another one of this name.
     for again in [lock, t.ours()] {
         assert!(again.try_acquire().await.unwrap().is_none());
         match again.acquire_within(ms(100)).await.unwrap_err() {
@@ -278,7 +280,7 @@ async fn holder_that_acquires_again_waits_like_others(wait_strategy: WaitStrateg
         assert_eq!(t.theirs().held_by(guard.owner()).await.unwrap(), 1);
     }
 
-    // and a wait without an end ends with the one release
+    // A wait without a timeout ends when the holder releases once.
     let waiting = waiter(t.ours());
     sleep(ms(300)).await;
     assert!(!waiting.is_finished());
@@ -305,7 +307,7 @@ async fn each_hold_of_a_fenced_lock_has_a_greater_token(wait_strategy: WaitStrat
     release_guard(ours.try_acquire().await.unwrap().unwrap()).await;
     assert_eq!(tokens, [1, 2, 3, 4, 5]);
 
-    // A share of a hold is no new hold: Java draws a new token, and Leasehold keeps the token.
+    // For a reentry, Java draws a new token, and Leasehold keeps the token of the hold.
     let guard = ours.acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     assert_eq!((guard.token(), again.token()), (6, 6));
@@ -321,7 +323,7 @@ async fn released_lock_is_not_renewed(wait_strategy: WaitStrategy) {
     release_one_of_two(guard.reenter().await.unwrap()).await;
     release_guard(guard).await;
 
-    // A hold of another program: no client renews it, or tries to.
+    // The client neither renews the hold of another program nor tries to.
     hold_by_hand(&t.redis, "door", "java:1", secs(60));
     let before = t.redis.calls();
     sleep(secs(2)).await;
@@ -336,7 +338,7 @@ struct Fragile {
 }
 
 impl Fragile {
-    /// Adds one, by reading, waiting and writing.
+    /// Adds one: reads the count, waits, and writes it.
     async fn count(&self) {
         assert!(!self.counting.swap(true, Relaxed), "two count at once");
         let before = self.count.load(Relaxed);
@@ -375,7 +377,7 @@ async fn tasks_of_one_client_exclude_each_other(wait_strategy: WaitStrategy) {
 }
 
 // testConcurrencyLoop_MultiInstance
-async fn sixteen_clients_count_to_sixteen_hundred_together(wait_strategy: WaitStrategy) {
+async fn sixteen_clients_lose_no_increment_under_one_lock(wait_strategy: WaitStrategy) {
     let redis = Redis::start();
     let clients = join_all((0..16).map(|_| client(&redis))).await;
     assert_eq!(count_together(clients, 100, wait_strategy).await, 1_600);
@@ -427,7 +429,7 @@ async fn failed_wait_ends_at_its_timeout(wait_strategy: WaitStrategy) {
 }
 
 // testTryLockAsyncFailed, testTryLockAsyncSucceed
-async fn try_fails_while_another_holds_and_succeeds_after(wait_strategy: WaitStrategy) {
+async fn try_acquire_fails_while_held_and_succeeds_after_release(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     assert!(t.theirs().try_acquire().await.unwrap().is_none());
@@ -438,7 +440,7 @@ async fn try_fails_while_another_holds_and_succeeds_after(wait_strategy: WaitStr
 // testSubscriptionsPerConnection
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_on_few_names_leave_no_subscription() {
-    // given 32 tasks that acquire 5 locks in turns, a thousand times in all
+    // given 32 tasks that acquire 5 locks, a thousand times in all
     let redis = Redis::start();
     let client = client(&redis).await;
     let tasks = (0..32).map(|task| {
@@ -463,9 +465,9 @@ async fn tasks_on_few_names_leave_no_subscription() {
     assert_eq!((stats.held, stats.waiting, stats.granted), (0, 0, 32 * 32));
 }
 
-// As testWriteLockAfterTimeout, of RedissonLockExpirationRenewalTest
+// Similar to testWriteLockAfterTimeout of RedissonLockExpirationRenewalTest
 #[tokio::test(flavor = "multi_thread")]
-async fn next_lock_is_renewed_after_the_server_lost_its_data() {
+async fn lock_acquired_after_a_data_loss_is_renewed() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let lock = client.lock("door").unwrap().ttl(secs(3));
@@ -483,7 +485,7 @@ async fn next_lock_is_renewed_after_the_server_lost_its_data() {
     }
 }
 
-/// The first five pauses of a polling waiter, in milliseconds.
+/// Returns the first five pauses of a polling waiter, in milliseconds.
 async fn pauses(initial: std::time::Duration, max: std::time::Duration) -> Vec<f64> {
     // given a polling waiter for a lock that stays held
     let redis = Redis::start();
@@ -502,8 +504,8 @@ async fn pauses(initial: std::time::Duration, max: std::time::Duration) -> Vec<f
     asked.windows(2).take(5).map(|pair| (pair[1] - pair[0]) * 1e3).collect()
 }
 
-/// Pauses are never shorter than configured, less a quarter, and longer only as far as a busy
-/// machine makes them.
+/// Asserts that each pause is as long as planned. A jitter may shorten it by a quarter, and a busy
+/// machine may lengthen it.
 fn pauses_are(pauses: &[f64], planned: [f64; 5]) {
     assert_eq!(pauses.len(), planned.len(), "{pauses:?}");
     assert!(pauses.iter().zip(planned).all(|(it, least)| *it >= least * 0.75 - 1.0), "{pauses:?}");
@@ -516,7 +518,8 @@ async fn polling_pause_doubles_up_to_the_longest() {
     pauses_are(&pauses(ms(100), ms(400)).await, [100.0, 200.0, 400.0, 400.0, 400.0]);
 }
 
-// LockOptionsTest.testConstantBackoff. Doubled pauses would last for seven to nine seconds.
+// LockOptionsTest.testConstantBackoff. If the pauses doubled, they would take seven to nine
+// seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_pause_is_constant_if_the_first_is_the_longest() {
     pauses_are(&pauses(ms(300), ms(300)).await, [300.0; 5]);

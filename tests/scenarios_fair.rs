@@ -1,8 +1,9 @@
-//! Redisson's own tests of its fair lock, with Leasehold, in virtual time.
+//! Tests that are ported from Redisson: those of its fair lock, in virtual time.
 //!
-//! Each test has the name of Redisson's test in a comment. A task stands for a Java thread. The
-//! tests of scripts, `…Drift_Descrete`, are in `src/store/redis/kinds/fair/tests.rs`. Those of keys
-//! are there and in `src/store/redis/keys.rs` (`testNameMapper`).
+//! A comment at each test names the test of Redisson. Where Redisson uses a Java thread, the test
+//! uses a task. Redisson's tests of scripts, `…Drift_Descrete`, are in
+//! `src/store/redis/kinds/fair/tests.rs`. Its tests of keys are there and in
+//! `src/store/redis/keys.rs` (`testNameMapper`).
 
 use std::sync::{
     Arc, Mutex,
@@ -18,7 +19,7 @@ use tokio::{
 
 use crate::common::{POLLING, ms, release_guard, release_one_of_two, secs};
 
-/// A server, and clients of it that wait for one lock.
+/// A store, and clients that wait for one lock.
 struct Setup {
     locks: Vec<Lock>,
     order: Arc<Mutex<Vec<usize>>>,
@@ -31,12 +32,12 @@ impl Setup {
         Self { locks: (0..clients).map(lock).collect(), order: Arc::default() }
     }
 
-    /// The lock of this task. The tasks use the clients in turns.
+    /// The lock of a task. The clients are assigned to tasks in rotation.
     fn lock(&self, task: usize) -> Lock {
         self.locks[task % self.locks.len()].clone()
     }
 
-    /// The task acquires the lock, and holds it for this time.
+    /// Starts a task that acquires the lock, and holds it for `time`.
     fn holds(&self, task: usize, lock: Lock, time: std::time::Duration) -> JoinHandle<()> {
         let order = Arc::clone(&self.order);
         tokio::spawn(async move {
@@ -62,7 +63,7 @@ async fn expired_leases_pass_the_lock_on_in_order() {
             sleep(ms(100) * u32::try_from(task).unwrap()).await;
             let guard = lock.acquire_within(secs(10)).await.unwrap();
             order.lock().unwrap().push(task);
-            // Long enough for all leases to end.
+            // 60 s are long enough for all leases to end.
             sleep(secs(60)).await;
             drop(guard);
         })
@@ -92,9 +93,9 @@ async fn tasks_of_several_clients_acquire_in_order_of_arrival() {
     }
 }
 
-/// The order within a client is the same as between clients.
+/// Waiters of one client and of other clients acquire in one order.
 #[tokio::test(start_paused = true)]
-async fn release_passes_no_remote_waiter_for_a_local_task() {
+async fn release_serves_remote_waiters_before_later_local_tasks() {
     let t = Setup::new(2);
     let guard = t.lock(0).acquire().await.unwrap();
     let mut tasks = vec![];
@@ -116,13 +117,13 @@ async fn five_hundred_tasks_each_hold_once_within_three_minutes() {
     let mut seen = t.order();
     seen.sort_unstable();
     assert_eq!(seen, (0..500).collect::<Vec<_>>());
-    // One after the other, they need a hundred seconds.
+    // If they hold one after the other, they need a hundred seconds.
     assert!((secs(100)..secs(180)).contains(&start.elapsed()), "{:?}", start.elapsed());
 }
 
-/// `testConcurrencyLoop_MultiInstance`: each client makes a new lock for each hold.
+/// `testConcurrencyLoop_MultiInstance`: each client creates a lock value for each hold.
 #[tokio::test(start_paused = true)]
-async fn sixteen_clients_count_to_sixteen_hundred_one_at_a_time() {
+async fn sixteen_clients_lose_no_increment_under_a_fair_lock() {
     let (store, held) = (MemoryStore::new(), Arc::new(AtomicU32::new(0)));
     let tasks = (0..16).map(|_| {
         let (client, held) = (Client::with_store(&store), Arc::clone(&held));
@@ -140,9 +141,9 @@ async fn sixteen_clients_count_to_sixteen_hundred_one_at_a_time() {
     assert_eq!(held.load(Relaxed), 1_600);
 }
 
-/// `testLockAcquiredTimeoutDrift`: three tries of three seconds for each of many tasks.
+/// `testLockAcquiredTimeoutDrift`: each of many tasks tries three times, for three seconds.
 #[tokio::test(start_paused = true)]
-async fn timed_out_waiters_come_back_and_all_acquire() {
+async fn all_waiters_acquire_when_timed_out_waiters_retry() {
     let t = Setup::new(3);
     let tasks = (0..60).map(|task| {
         let lock = t.lock(task);
@@ -164,9 +165,9 @@ async fn timed_out_waiters_come_back_and_all_acquire() {
     assert_eq!(acquired.into_iter().filter(|it| matches!(it, Ok(true))).count(), 60);
 }
 
-/// `testExpire`: the first release comes after the lease.
+/// `testExpire`: the first holder releases after its lease has ended.
 #[tokio::test(start_paused = true)]
-async fn expired_lease_admits_the_next_and_its_release_reports_it() {
+async fn expired_lease_admits_the_next_waiter_and_release_reports_it() {
     let t = Setup::new(2);
     let expired = t.lock(0).lease(secs(2)).acquire().await.unwrap();
     let start = Instant::now();
@@ -189,7 +190,7 @@ async fn lock_of_a_dead_client_is_free_after_its_ttl() {
     assert!(start.elapsed() < secs(31), "{:?}", start.elapsed());
 }
 
-/// `testForceUnlock`, and `testUnlockFail`: the guard of a lock that is no longer held releases nothing.
+/// `testForceUnlock`, and `testUnlockFail`: the guard of a lost hold releases nothing.
 #[tokio::test(start_paused = true)]
 async fn forced_release_lets_the_first_waiter_in() {
     let t = Setup::new(3);
@@ -227,9 +228,9 @@ async fn reentered_lock_is_free_after_two_releases() {
     }
 }
 
-// Waiters that leave.
+// Waiters that give up.
 
-/// How a waiter leaves its queue.
+/// How a waiter gives up.
 #[derive(Clone, Copy, Debug)]
 enum Leaves {
     Dropped,
@@ -238,7 +239,7 @@ enum Leaves {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_that_leaves_delays_the_next_one_by_seconds() {
+async fn leaving_fair_waiter_delays_the_next_waiter_by_seconds() {
     for (leaves, at_most) in
         [(Leaves::Dropped, ms(50)), (Leaves::TimedOut, ms(50)), (Leaves::Unpolled, ms(6_950))]
     {

@@ -1,13 +1,13 @@
-//! Redisson's own tests of its semaphore and its latch, with Leasehold.
+//! Tests that are ported from Redisson: those of its semaphore and its latch.
 //!
-//! Each test has the names of Redisson's tests in a comment. Sleeps and rounds are fewer.
+//! A comment at each test names the tests of Redisson. Sleeps are shorter and rounds are fewer.
 //!
-//! Tests with another result, as `docs/comparison.md` says:
+//! Tests with another result, as `docs/comparison.md` explains:
 //!
-//! - `testZero`: zero permits are an error.
-//! - `testTrySetPermits` with a time: a semaphore has no TTL, but keeps one that another program
-//!   sets.
-//! - `testReleaseIfExists`: a release to a deleted semaphore adds nothing.
+//! - `testZero`: a request for zero permits is an error.
+//! - `testTrySetPermits` with a time: Leasehold gives a semaphore no TTL, but keeps a TTL that
+//!   another program has set.
+//! - `testReleaseIfExists`: a release to a deleted semaphore adds no permits.
 
 use std::sync::{
     Arc,
@@ -39,7 +39,7 @@ async fn zero_permits_are_an_error() {
 
 /// testAcquireWithoutSetPermits, testReleaseWithoutPermits
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_that_are_added_to_no_semaphore_make_one() {
+async fn permits_added_to_a_missing_semaphore_create_the_semaphore() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     assert_eq!(pool.add(1).await.unwrap(), 1);
@@ -51,7 +51,7 @@ async fn permits_that_are_added_to_no_semaphore_make_one() {
 
 /// testTrySetPermits
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_are_set_once_and_keep_a_foreign_expiry() {
+async fn set_if_absent_sets_permits_once_and_keeps_a_key_expiry() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     assert!(pool.set_if_absent(10).await.unwrap());
@@ -144,7 +144,7 @@ async fn released_permits_return_unless_the_semaphore_is_deleted() {
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
 }
 
-/// Clients that each add to a non-atomic number this many times, under one permit or under all
+/// Lets each client increment a non-atomic number `rounds` times, under one permit or under all
 /// permits.
 async fn crowd(clients: usize, rounds: u32, permits: u32, all: impl Fn(u32) -> u32 + Copy) {
     let redis = Redis::start();
@@ -177,21 +177,21 @@ async fn crowd(clients: usize, rounds: u32, permits: u32, all: impl Fn(u32) -> u
 /// testConcurrency_SingleInstance, testConcurrency_MultiInstance_1_permits,
 /// testConcurrencyLoop_MultiInstance
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_under_one_permit_lose_no_count() {
+async fn tasks_under_one_permit_lose_no_increment() {
     crowd(1, 15, 1, |_| 1).await;
     crowd(16, 20, 1, |_| 1).await;
 }
 
 /// testConcurrencyLoopMax_MultiInstance
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_that_take_all_of_many_permits_lose_no_count() {
+async fn tasks_that_take_all_permits_lose_no_increment() {
     const MANY: u32 = i32::MAX as u32;
     crowd(4, 10, MANY, |_| MANY).await;
 }
 
 /// testAwaitTimeout, testAwaitTimeoutFail
 #[tokio::test(flavor = "multi_thread")]
-async fn latch_wait_ends_when_it_opens_or_times_out() {
+async fn latch_wait_ends_when_the_latch_opens_or_at_its_timeout() {
     let redis = Redis::start();
     let (latch, other) = (latch(&redis).await, latch(&redis).await);
     latch.set(1).await.unwrap();

@@ -1,14 +1,13 @@
-//! Redisson's own tests of its expirable semaphore, with Leasehold.
+//! Tests that are ported from Redisson: those of its expirable semaphore.
 //!
-//! Each test has the name of Redisson's test in a comment. Two clients stand for the two sides of a
-//! test. Where Redisson returns an id, Leasehold returns a guard, whose ids have the form of
-//! Redisson's.
+//! A comment at each test names the test of Redisson. Two clients are the two sides of a test.
+//! Where Redisson returns an id, Leasehold returns a guard, whose ids have the form of Redisson's.
 //!
 //! Tests without a counterpart:
 //!
 //! - `testGetInClusterNameMapper`: this store has one node, and the caller maps names.
-//! - the half of `testGetLeaseTime` about a permit without a lease: only Java acquires one.
-//!   `redis_permits.rs` shows how Leasehold reports it.
+//! - the half of `testGetLeaseTime` about a permit without a lease: only Java can acquire such a
+//!   permit. `redis_permits.rs` shows how Leasehold reports it.
 
 use std::{
     sync::{
@@ -24,7 +23,7 @@ use leasehold::{Client, Error, ExpirablePermits, ExpirableSemaphore, PermitId, R
 use testkit::Redis;
 use tokio::time::{Instant, sleep};
 
-/// A server and two clients of it.
+/// A server and two clients.
 struct Setup {
     redis: Redis,
     one: ExpirableSemaphore,
@@ -48,7 +47,7 @@ impl Setup {
         self.one.clone().lease(lease)
     }
 
-    /// The numbers of free, held and all permits.
+    /// The numbers of free permits, of held ones, and of all.
     async fn counts(&self) -> [i64; 3] {
         let free = self.other.available().await.unwrap();
         [free, self.other.acquired().await.unwrap(), self.other.total().await.unwrap()]
@@ -59,14 +58,14 @@ async fn release_guard(guard: ExpirablePermits) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-/// An id without a permit.
+/// An id that no permit has.
 fn unknown() -> PermitId {
     PermitId::new("0f1e2d3c4b5a69788796a5b4c3d2e1f0").unwrap()
 }
 
 // testUpdateLeaseTime
 #[tokio::test(flavor = "multi_thread")]
-async fn lease_can_be_changed_as_long_as_it_lasts() {
+async fn permit_lease_can_be_changed_until_it_ends() {
     let t = Setup::of(1).await;
     assert!(!t.other.update_lease(unknown(), secs(3)).await.unwrap());
     let guard = t.leased(ms(500)).acquire().await.unwrap();
@@ -187,7 +186,7 @@ async fn many_permits_are_acquired_and_released_together() {
 
 // testTryAcquire
 #[tokio::test(flavor = "multi_thread")]
-async fn try_fails_and_wait_succeeds_while_permits_are_held() {
+async fn try_acquire_fails_and_wait_succeeds_while_permits_are_held() {
     let t = Setup::of(1).await;
     let guard = t.one.try_acquire().await.unwrap().unwrap();
     assert!(t.other.try_acquire().await.unwrap().is_none());
@@ -202,7 +201,7 @@ async fn try_fails_and_wait_succeeds_while_permits_are_held() {
 
 // testTryAcquireMany
 #[tokio::test(flavor = "multi_thread")]
-async fn try_for_many_permits_gets_all_or_none() {
+async fn try_acquire_of_many_permits_gets_all_or_none() {
     let t = Setup::of(10).await;
     let four = t.one.try_acquire_many(4).await.unwrap().unwrap();
     let five = t.other.try_acquire_many(5).await.unwrap().unwrap();
@@ -224,7 +223,7 @@ async fn invalid_or_unheld_permit_id_is_not_released() {
 
 // testReleaseExpired
 #[tokio::test(flavor = "multi_thread")]
-async fn release_after_the_lease_reports_it() {
+async fn release_after_the_lease_reports_the_expiry() {
     let t = Setup::of(1).await;
     let guard = t.leased(ms(100)).acquire().await.unwrap();
     let id = guard.ids()[0];
@@ -234,7 +233,7 @@ async fn release_after_the_lease_reports_it() {
     assert_eq!(t.other.available().await.unwrap(), 1);
 }
 
-/// Clients that each count up this many times under the only permit.
+/// Lets each client increment a number `times` times under the only permit.
 async fn count_up(clients: usize, times: i64) {
     let t = Setup::of(1).await;
     let counted = Arc::new(AtomicI64::new(0));
@@ -259,13 +258,13 @@ async fn count_up(clients: usize, times: i64) {
 
 // testConcurrency_SingleInstance
 #[tokio::test(flavor = "multi_thread")]
-async fn hundred_clients_count_to_a_hundred() {
+async fn hundred_clients_lose_no_increment_under_one_permit() {
     count_up(100, 1).await;
 }
 
 // testConcurrencyLoop_MultiInstance
 #[tokio::test(flavor = "multi_thread")]
-async fn sixteen_clients_count_to_sixteen_hundred() {
+async fn sixteen_clients_lose_no_increment_under_one_permit() {
     count_up(16, 100).await;
 }
 
@@ -296,7 +295,7 @@ async fn each_release_returns_its_permits_once() {
 
 // testReleaseManyExpiredDoesNotThrow, testTryReleaseManyExpired
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_permits_are_free_and_their_release_reports_it() {
+async fn expired_permits_are_free_and_release_reports_the_expiry() {
     let t = Setup::of(10).await;
     let six = t.leased(ms(200)).acquire_many(6).await.unwrap();
     sleep(ms(500)).await;
@@ -309,7 +308,7 @@ async fn expired_permits_are_free_and_their_release_reports_it() {
 
 // testGetLeaseTime
 #[tokio::test(flavor = "multi_thread")]
-async fn lease_of_a_permit_is_found_by_its_id() {
+async fn permit_id_returns_the_lease_of_its_permit() {
     let t = Setup::of(1).await;
     assert_eq!(t.other.lease_of(unknown()).await.unwrap(), None);
     let guard = t.leased(ms(1_100)).acquire().await.unwrap();
@@ -324,7 +323,7 @@ async fn lease_of_a_permit_is_found_by_its_id() {
 
 // testConcurrencyMultiPermits
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_for_all_permits_collects_them() {
+async fn two_waiters_for_all_permits_acquire_one_after_the_other() {
     let t = Setup::of(2).await;
     let all = async |permits: &ExpirableSemaphore| {
         let guard = permits.acquire_many_within(2, SOON).await.unwrap();

@@ -1,13 +1,13 @@
-//! Redisson's own tests of its read-write lock, with Leasehold.
+//! Tests that are ported from Redisson: those of its read-write lock.
 //!
-//! Each test has the name of Redisson's test in a comment, as in `scenarios.rs`: an owner stands
-//! for a Java thread, and sleeps and rounds are fewer. A test of Redisson's read lock as an `RLock`
-//! is run with both sides.
+//! As in `scenarios.rs`, a comment at each test names the test of Redisson, an owner replaces a
+//! Java thread, sleeps are shorter and rounds are fewer. Where Redisson tests its read lock as an
+//! `RLock`, the test uses both sides.
 //!
 //! Tests without a counterpart:
 //!
 //! - `testInCluster`: this store has one node.
-//! - `testIsHeldByCurrentThread` and similar ones, for another thread: the guard is the holder.
+//! - `testIsHeldByCurrentThread` and similar tests of another thread: the guard is the holder.
 
 use std::sync::{
     Arc,
@@ -20,7 +20,7 @@ use leasehold::{Client, LockGuard, LostReason, ReadWriteLock, Release};
 use testkit::{Redis, eventually};
 use tokio::time::{Instant, sleep};
 
-/// A server and two clients of it.
+/// A server and two clients.
 struct Setup {
     redis: Redis,
     one: ReadWriteLock,
@@ -113,7 +113,7 @@ async fn readers_of_several_clients_acquire_at_a_writers_lease_end() {
 
 // testReadLockLeaseTimeout
 #[tokio::test(flavor = "multi_thread")]
-async fn later_reader_extends_no_other_lease() {
+async fn later_reader_does_not_extend_the_lease_of_another_reader() {
     let t = Setup::new().await;
     let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
     sleep(ms(1_500)).await;
@@ -126,7 +126,7 @@ async fn later_reader_extends_no_other_lease() {
 
 // testWR, testWriteReadReentrancy
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_may_also_read_and_release_either_first() {
+async fn writer_may_also_read_and_release_either_hold_first() {
     let t = Setup::new().await;
     let writing = writes(&t.one).await.unwrap();
     let reading = t.one.acquire_read_with(&writing).await.unwrap();
@@ -179,7 +179,7 @@ async fn writer_waits_until_all_readers_released() {
 
 // testForceUnlock
 #[tokio::test(flavor = "multi_thread")]
-async fn force_takes_its_own_side_alone() {
+async fn forced_release_of_one_side_leaves_the_other_side_held() {
     let t = Setup::new().await;
     let reading = reads(&t.one).await.unwrap();
     assert!(!t.other.write().force_release().await.unwrap());
@@ -191,12 +191,12 @@ async fn force_takes_its_own_side_alone() {
 
 // testExpireRead
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_reader_reports_it_and_blocks_no_reader() {
+async fn expired_reader_reports_the_loss_and_blocks_no_other_reader() {
     let t = Setup::new().await;
     let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
     let second = reads(&t.other).await.expect("both read");
     assert_eq!(within(SOON, "its lease ends", first.lost()).await, LostReason::Expired);
-    // Redisson's unlock reports nothing here.
+    // In the same situation, Redisson's `unlock` reports nothing.
     let release = first.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     release_guard(second).await;
@@ -256,7 +256,7 @@ async fn writer_count_is_stored_and_reader_count_is_local() {
     let guard = reads(&t.one).await.unwrap();
     let owner = guard.owner().clone();
     let again = guard.reenter().await.unwrap();
-    // Redisson has 2 here, and a key for each.
+    // Redisson counts 2 in the store, and has a key for each of them.
     assert_eq!((guard.count(), t.other.read().held_by(&owner).await.unwrap()), (2, 1));
     release_share(again).await;
     assert_eq!((guard.count(), t.other.read().held_by(&owner).await.unwrap()), (1, 1));
@@ -294,7 +294,7 @@ async fn revoked_guard_releases_no_other_hold() {
     release_guard(new).await;
 }
 
-/// The readers and the writers, as they count themselves.
+/// The numbers of readers and of writers that hold now, as they count themselves.
 #[derive(Default)]
 struct Room {
     readers: AtomicI32,
@@ -320,7 +320,7 @@ impl Room {
     }
 }
 
-/// Lets each client read or write `rounds` times, at random. Returns the number of each.
+/// Lets each client read or write at random, `rounds` times. Returns how often they held in all.
 async fn at_random(clients: Vec<Client>, rounds: u32) -> u32 {
     let room = Arc::<Room>::default();
     let tasks = clients.into_iter().map(|client| {
@@ -380,7 +380,7 @@ async fn hundred_clients_read_together_and_write_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_readers_block_a_writer_for_one_ttl_at_most() {
     for (dead, least, most) in [(16, secs(0), secs(2)), (20, secs(1), secs(5))] {
-        // given dead readers that had entered three times each, and one that lives
+        // given dead readers that had acquired three times each, and a reader that lives
         let t = Setup::new().await;
         let fill = "redis.call('HSET', KEYS[1], 'mode', 'read') \
                     for i = 1, ARGV[1] do redis.call('HSET', KEYS[1], 'dead:' .. i, 3) end \
@@ -392,11 +392,12 @@ async fn dead_readers_block_a_writer_for_one_ttl_at_most() {
             t.redis.command(&["EXISTS", "leasehold_rwlock__writers:{door}"]).number() == 1
         });
 
-        // when that one leaves
+        // when the living reader releases
         let began = Instant::now();
         release_guard(reading).await;
 
-        // then the writer enters: at once, or when the lease is over that it left
+        // then the writer acquires: at once if this release has removed all dead readers, and else
+        // when the lease of the lock ends
         release_guard(entered(waiting).await).await;
         let took = began.elapsed();
         assert!(took >= least && took < most, "{dead}: {took:?}");
@@ -405,7 +406,7 @@ async fn dead_readers_block_a_writer_for_one_ttl_at_most() {
 
 // testReadLockAfterTimeout, testWriteLockAfterTimeout, of RedissonLockExpirationRenewalTest
 #[tokio::test(flavor = "multi_thread")]
-async fn next_side_is_renewed_after_the_server_lost_its_data() {
+async fn read_or_write_hold_after_a_data_loss_is_renewed() {
     let side_is_kept = async |reads| {
         let t = Setup::new().await;
         let side = if reads { t.one.read() } else { t.one.write() }.ttl(secs(3));

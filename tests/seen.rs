@@ -1,4 +1,4 @@
-//! A lock as an operator sees it: spans, events and debug texts.
+//! A lock as an operator sees it: spans, events and `Debug` texts.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ const fn secs(n: u64) -> Duration {
 
 type Fields = BTreeMap<&'static str, String>;
 
-/// A span that began, or an event with the fields of the spans around it.
+/// A span that has begun, or an event with the fields of its spans.
 #[derive(Clone, Debug)]
 struct Seen {
     /// The name of the span, or the message of the event.
@@ -44,9 +44,9 @@ struct Notes(Arc<Mutex<Vec<Seen>>>);
 impl Notes {
     /// Records the spans and events of this thread as long as the guard lives.
     fn taken() -> (Self, DefaultGuard) {
-        // If there is only one subscriber, tracing decides once, for all threads, whether a line is
-        // recorded: in the first thread that reaches it. This may be a thread of another test,
-        // which records nothing.
+        // With only one subscriber, tracing decides once, for all threads, whether it records a log
+        // line. The first thread that reaches the line decides. That thread may run another test,
+        // which records nothing. A second subscriber makes tracing decide per thread.
         static SECOND: OnceLock<Dispatch> = OnceLock::new();
         SECOND.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let notes = Self::default();
@@ -58,12 +58,12 @@ impl Notes {
         self.0.lock().unwrap().clone()
     }
 
-    /// All spans and events whose name or message begins with `what`.
+    /// All spans and events whose name or message starts with `what`.
     fn of(&self, what: &str) -> Vec<Seen> {
         self.all().into_iter().filter(|seen| seen.what.starts_with(what)).collect()
     }
 
-    /// The only span or event whose name or message begins with `what`.
+    /// The only span or event whose name or message starts with `what`.
     fn one(&self, what: &str) -> Seen {
         let mut found = self.of(what);
         assert_eq!(found.len(), 1, "{what}: {:?}", self.all());
@@ -81,14 +81,14 @@ impl Seen {
         self.fields.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
-    /// A field that is a time, in whole seconds, because the clock of leases is the difference of
-    /// two clocks.
+    /// The value of a field that is a time, rounded to seconds. It is not exact, because the clock
+    /// of leases is the difference of two clocks.
     fn seconds(&self, name: &str) -> f64 {
         let text = self.field(name).strip_suffix('s').unwrap_or_default();
         text.parse::<f64>().unwrap_or_else(|_| panic!("{self:?}")).round()
     }
 
-    /// Asserts that it is about the hold of `guard`.
+    /// Asserts that the event is about the hold of `guard`.
     fn is_about(&self, guard: &LockGuard) {
         assert_eq!(self.field("lock"), guard.name().to_string(), "{self:?}");
         assert_eq!(self.field("owner"), guard.owner().to_string(), "{self:?}");
@@ -138,7 +138,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Notes {
     }
 }
 
-/// Two clients of one store, and the lock of the first.
+/// Two clients of one store, and a lock of the first client.
 struct World {
     store: MemoryStore,
     client: Client,
@@ -241,21 +241,21 @@ async fn renewals_are_logged_with_their_number() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn doubt_is_logged_once_for_each_outage() {
+async fn hold_in_doubt_is_logged_once_for_each_outage() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();
     for times in 1..=2 {
-        // given renewals that fail again and again
+        // given renewals that fail repeatedly
         world.store.fail("LOADING");
         sleep(secs(20)).await;
-        let doubts = notes.of("hold in doubt");
+        let doubts = notes.of("renewal of this hold failed");
         assert_eq!(doubts.len(), times, "{doubts:?}");
         doubts[0].is_about(&guard);
         let failing = notes.of("renewals failed").pop().unwrap();
         assert_eq!((failing.level, failing.field("lock")), (Level::WARN, "orders:42"));
 
-        // and one that works
+        // and then renewals that succeed
         world.store.heal();
         sleep(secs(20)).await;
     }
@@ -263,14 +263,14 @@ async fn doubt_is_logged_once_for_each_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn self_wait_is_logged_at_each_renewal() {
+async fn task_that_waits_for_itself_is_logged_at_each_renewal() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();
     sleep(secs(15)).await;
     assert!(world.lock.acquire_within(secs(20)).await.is_err());
     let reported = notes.of("self-wait detected: this client waits for a lock that it holds");
-    // It is checked when a waiter comes first, and each third of its lease.
+    // The client looks for a self-wait when a waiter comes, and at each renewal.
     assert_eq!(reported.len(), 2, "{reported:?}");
     for (reported, held) in reported.iter().zip([15.0, 25.0]) {
         reported.is_about(&guard);
@@ -369,7 +369,7 @@ mod stats {
 
     #[tokio::test(start_paused = true)]
     async fn releases_that_were_cancelled_are_counted() {
-        // given forty holds, of which six are released in good order
+        // given forty holds, six of which are released in time
         let world = World::new();
         for n in 0..40 {
             let guard = world.client.lock(format!("{n}")).unwrap().acquire().await.unwrap();
@@ -378,21 +378,21 @@ mod stats {
                 continue;
             }
 
-            // and the others while the store hangs and the caller does not wait for it
+            // and the other ones while the store hangs, by callers that do not wait for the reply
             world.store.stall();
             assert!(timeout(Duration::from_millis(10), guard.release()).await.is_err());
             adds_up(&world.client.stats());
             world.store.resume();
         }
 
-        // then each is counted
+        // then the counters contain each hold once
         let stats = world.client.stats();
         let counted = (stats.granted, stats.released, stats.releases_unanswered, stats.held);
         assert_eq!(counted, (40, 6, 34, 0));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn release_in_flight_counts_as_held() {
+    async fn hold_counts_as_held_until_its_release_is_confirmed() {
         let world = World::new();
         let guard = world.lock.acquire().await.unwrap();
         world.store.stall();
@@ -407,7 +407,7 @@ mod stats {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_a_hold_ends_the_numbers_add_up() {
+    async fn counters_add_up_however_a_hold_ends() {
         let world = World::new();
         let (client, lock) = (&world.client, &world.lock);
         let granted = async || lock.acquire().await.unwrap();
@@ -448,7 +448,7 @@ mod stats {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn prometheus_page_has_every_number() {
+    async fn prometheus_page_has_every_metric() {
         let world = World::new();
         let _guard = world.lock.acquire().await.unwrap();
         let stats = world.client.stats();
@@ -480,7 +480,7 @@ mod debug {
             guards.push(client.lock(format!("seat {n}")).unwrap().acquire().await.unwrap());
         }
 
-        // then each shows itself and not all the others
+        // then the text of a guard shows its own hold, and not all others
         let text = format!("{:?}", guards[7]);
         assert!(!text.contains("seat 8"), "{} bytes", text.len());
         assert!(text.len() < 500, "{} bytes", text.len());
@@ -508,7 +508,7 @@ mod debug {
         let builder = Client::builder().sentinel_credentials("eye", "topsecret");
         assert!(!format!("{builder:?}").contains("topsecret"), "{builder:?}");
 
-        // nor when it cannot connect
+        // nor does it show a password when the client cannot connect
         let (notes, _taking) = Notes::taken();
         for url in [
             "redis://billing:topsecret@127.0.0.1:1/",

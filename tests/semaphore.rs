@@ -20,10 +20,10 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So short that neither polling nor a timer was involved.
+/// Too short for a poll or a timer. A waiter that acquires within this time was notified.
 const AT_ONCE: Duration = millis(10);
 
-/// Two clients of one store, and a semaphore with this many permits.
+/// Two clients of one store, and a semaphore with a number of permits.
 struct World {
     store: MemoryStore,
     one: Semaphore,
@@ -39,7 +39,7 @@ async fn world(permits: u32) -> World {
     World { store, one, other, clients }
 }
 
-/// A waiter for this many permits that has sent its first request.
+/// Starts a waiter for `permits` permits that has sent its first request.
 async fn waiting(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<SemaphoreGuard>> {
     let semaphore = semaphore.clone();
     let waiter = tokio::spawn(async move { semaphore.acquire(permits).await });
@@ -48,7 +48,7 @@ async fn waiting(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<Semap
     waiter
 }
 
-/// Returns its guard, which must come within `limit`.
+/// Returns the guard of a waiter, which must acquire within `limit`.
 async fn entered(limit: Duration, waiter: JoinHandle<Result<SemaphoreGuard>>) -> SemaphoreGuard {
     timeout(limit, waiter).await.expect("in time").unwrap().unwrap()
 }
@@ -57,7 +57,8 @@ async fn back(guard: SemaphoreGuard) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-/// Once, each release sent a request, and so did the next task: 9,700 pairs a second with 64 tasks.
+/// Former bug: each release sent a request, and so did the next task. 64 tasks together had 9,700
+/// holds a second.
 #[tokio::test(start_paused = true)]
 async fn permits_are_handed_off_without_a_request() {
     let t = world(2).await;
@@ -84,7 +85,7 @@ async fn permits_stay_in_a_process_for_ten_milliseconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_return_to_the_store_for_another_count() {
+async fn permits_return_to_the_store_if_the_next_count_differs() {
     let t = world(2).await;
     let both = t.one.acquire(2).await.unwrap();
     let waiter = waiting(&t.one, 1).await;
@@ -203,7 +204,7 @@ async fn semaphore_timeout_names_missing_permits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_that_gave_up_takes_nothing_later() {
+async fn waiter_that_gave_up_takes_no_permits_later() {
     let t = world(1).await;
     let all = t.one.acquire(1).await.unwrap();
     let waiter = waiting(&t.other, 1).await;
@@ -267,7 +268,7 @@ async fn release_to_a_deleted_semaphore_adds_no_permits() {
     assert_eq!(t.other.available().await.unwrap(), 1);
 }
 
-/// A background task releases a dropped guard, and it ends with its runtime.
+/// A background task releases a dropped guard, and this task ends with its runtime.
 #[test]
 fn permits_leak_when_a_program_ends_without_shutdown() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
@@ -298,7 +299,7 @@ async fn shutdown_releases_permits() {
     assert!(matches!(t.one.acquire(1).await, Err(Error::ShutDown)));
 }
 
-/// A request without a reply may have been executed.
+/// The store may have executed a request to which it has not replied.
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_running_requests() {
     for tries in [false, true] {
@@ -334,10 +335,10 @@ async fn shutdown_waits_for_releases_in_flight() {
     assert_eq!(release.await.unwrap().unwrap(), Release::Released);
 }
 
-/// Waiters for few permits come repeatedly, so there are never enough free ones for the waiter that
-/// wants many.
+/// Waiters for one permit acquire repeatedly. Without a preference, the waiter for all permits
+/// would never find enough of them free.
 #[tokio::test(start_paused = true)]
-async fn waiter_for_many_is_not_starved_by_small_requests() {
+async fn waiter_for_many_permits_is_not_starved_by_small_requests() {
     let t = world(4).await;
     let mut few = Vec::new();
     for n in 0..4_u64 {
@@ -354,8 +355,8 @@ async fn waiter_for_many_is_not_starved_by_small_requests() {
     sleep(millis(50)).await;
     let start = Instant::now();
     let all = timeout(secs(6), t.other.acquire(4)).await.expect("it enters").unwrap();
-    // It is overtaken only by waiters that held permits after the first second, and by waiters that
-    // come during its request.
+    // Only two kinds of waiters overtake it: those that held permits when it had waited for a
+    // second, and those that come during its request.
     assert!(start.elapsed() >= millis(900), "nobody was in its way: {:?}", start.elapsed());
     back(all).await;
     few.iter().for_each(JoinHandle::abort);
@@ -388,10 +389,12 @@ async fn oversized_request_blocks_no_other_client() {
     entered(AT_ONCE, too_many).await.forget();
 }
 
-/// Permits that are held for ever count as if they would be released.
+/// The store cannot know that some permits will never be released, so it keeps permits free for the
+/// longest waiter. It does so for at most half a minute.
 #[tokio::test(start_paused = true)]
 async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
-    // given permits of a dead client, and two clients that each wait for all but one
+    // given permits that a dead client holds, and two clients that each wait for all permits but
+    // one
     let t = world(10).await;
     let _dead = t.one.acquire(2).await.unwrap();
     let third = Client::with_store(&t.store).semaphore("pool").unwrap();
@@ -401,7 +404,8 @@ async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
     sleep(millis(500)).await;
     assert!(t.one.try_acquire(1).await.unwrap().is_none(), "it is left to the other");
 
-    // then others acquire half of the time, in turns of half a minute
+    // then other clients acquire half of the time: half a minute they can, and half a minute they
+    // cannot
     let mut looks = Vec::new();
     for _ in 0..300 {
         looks.push(t.one.try_acquire(1).await.unwrap().is_some());
@@ -413,7 +417,7 @@ async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
     for (free, seconds) in &turns[1..turns.len() - 1] {
         assert!(if *free { *seconds >= 29 } else { *seconds <= 31 }, "{turns:?}");
     }
-    // and a waiter acquires when such a turn ends
+    // and a waiter acquires at the end of such a half minute
     sleep(secs(30)).await;
     for _ in 0..3 {
         back(t.one.acquire_within(1, secs(31)).await.unwrap()).await;
@@ -440,7 +444,7 @@ async fn number_beyond_javas_int_is_refused() {
     ] {
         assert_eq!(most(error), 2_147_483_647);
     }
-    // nor can the total exceed that
+    // The sum of all permits has the same limit.
     let sum = t.one.add((1 << 31) - 1).await.unwrap_err();
     assert!(matches!(sum, Error::Refused { .. }), "{sum:?}");
     assert_eq!(t.one.add((1 << 31) - 2).await.unwrap(), (1 << 31) - 1);
@@ -448,13 +452,13 @@ async fn number_beyond_javas_int_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn oversized_request_keeps_its_own_client_in_line() {
+async fn oversized_request_blocks_later_tasks_of_its_own_client() {
     let t = world(2).await;
     let too_many = waiting(&t.one, 3).await;
     let refused = t.one.acquire_within(1, secs(60)).await;
     assert!(matches!(refused, Err(Error::TimedOut { .. })), "{refused:?}");
     back(t.one.try_acquire(1).await.unwrap().unwrap()).await;
-    // and when it has left they acquire
+    // When the oversized request is dropped, the tasks behind it acquire.
     let behind = waiting(&t.one, 1).await;
     too_many.abort();
     back(entered(AT_ONCE, behind).await).await;
@@ -486,7 +490,7 @@ async fn tasks_never_hold_more_permits_than_exist() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_with_pending_permit_releases_ends() {
+async fn dropped_client_ends_despite_pending_permit_releases() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let pool = client.semaphore("pool").unwrap();
@@ -497,7 +501,7 @@ async fn client_with_pending_permit_releases_ends() {
     sleep(Duration::from_secs(1)).await;
     drop((client, pool));
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    // It sends pending releases for a while, and connects for this.
+    // For a while the client retries its pending release, and tries to connect for this.
     sleep(Duration::from_secs(1_200)).await;
     let server = alive();
     sleep(Duration::from_secs(600)).await;

@@ -1,8 +1,8 @@
-//! Checks that the documents describe the code as it is.
+//! Checks that the code keeps the rules of the project, and that the documents describe it.
 //!
-//! Layers, script headers, length, documentation, names of tests, links. Each check is a function
-//! from texts to complaints, so that a bad sample can test it: see the tests that begin with
-//! `finds_`.
+//! The checks are about layers, script headers, length, documentation, names of tests, and links.
+//! Each check is a function from a text to complaints. A test can therefore give it a bad sample:
+//! see the tests whose names start with `finds_`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,10 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-// The tree.
+// The repository itself.
 
 #[test]
-fn every_import_points_down() {
+fn every_import_points_to_a_lower_layer() {
     none(of_users().flat_map(|(path, text)| layers(&path, &text)));
 }
 
@@ -22,7 +22,8 @@ fn every_import_points_down() {
 fn no_files_of_a_folder_form_an_import_cycle() {
     let tests = test_files();
     let found = WITHOUT_CIRCLES.into_iter().flat_map(|root| {
-        // A test is above the code that it tests, and a program next to its library.
+        // Tests may import the code that they test, and a program may import its library. Neither
+        // counts.
         let is_of = |path: &String| match root {
             "src" | "link/src" => !tests.contains(path),
             _ => root.contains("/bin/") || !path.contains("/bin/"),
@@ -36,7 +37,7 @@ fn no_files_of_a_folder_form_an_import_cycle() {
 }
 
 #[test]
-fn every_import_of_the_engine_points_down_inside_it_too() {
+fn every_import_inside_the_engine_points_to_a_lower_module() {
     none(of_users().flat_map(|(path, text)| engine_layers(&path, &text)));
 }
 
@@ -71,12 +72,12 @@ fn code_has_no_todo_and_no_panic() {
 }
 
 #[test]
-fn redis_crate_stays_behind_its_store() {
+fn only_the_redis_store_uses_types_of_the_redis_crate() {
     none(of_library().flat_map(|(path, text)| foreign_types(&path, &text)));
 }
 
 #[test]
-fn link_knows_no_locks() {
+fn link_crate_does_not_mention_locks() {
     let room = files("link/src", "rs");
     none(room.iter().flat_map(|path| locks(path, &read(path))));
 }
@@ -115,7 +116,7 @@ fn every_make_target_that_a_document_names_exists() {
 }
 
 #[test]
-fn every_command_of_cargo_that_a_document_names_can_be_typed() {
+fn every_cargo_command_in_a_document_can_be_run() {
     let manifest = read("Cargo.toml");
     let exists = |file: &str| match file.strip_prefix("tests/") {
         Some(program) => is_program(&manifest, program),
@@ -127,13 +128,13 @@ fn every_command_of_cargo_that_a_document_names_can_be_typed() {
 }
 
 #[test]
-fn guide_explains_every_number() {
+fn guide_explains_every_metric() {
     none(numbers(&read("src/domain/stats.rs"), &guide()));
 }
 
 #[test]
 fn messages_lists_every_text_of_errors_and_logs() {
-    // The strings of the blocking API are examples.
+    // The only strings in the blocking API are those of examples.
     let shown = of_users().filter(|(path, _)| !path.starts_with("src/blocking/"));
     let shown: Vec<_> = shown.flat_map(|(path, text)| shown_texts(&path, &text)).collect();
     none(messages(&read("docs/messages.md"), &shown));
@@ -158,7 +159,7 @@ fn texts_that_users_read_are_in_plain_words() {
 }
 
 #[test]
-fn threads_have_the_api_that_tasks_have() {
+fn blocking_api_has_every_method_of_the_async_api() {
     let mut tasks = api_of("src/client.rs");
     tasks.extend(["src/primitives", "src/quorum", "src/client"].into_iter().flat_map(api));
     let threads = api("src/blocking");
@@ -185,7 +186,7 @@ fn threads_have_the_api_that_tasks_have() {
 }
 
 #[test]
-fn architecture_names_every_source_file_and_no_other() {
+fn architecture_page_lists_exactly_the_source_files() {
     let sources: Vec<_> = sources().map(|(path, _)| path).collect();
     none(architecture(&read("ARCHITECTURE.md"), &sources, &|name| is_a_file_called(name)));
 }
@@ -208,7 +209,7 @@ const LAYERS: [&str; 11] = [
     "blocking",
 ];
 
-/// A file imports from its own layer and the ones below.
+/// A file imports only from its own layer and from those below.
 fn layers(path: &str, text: &str) -> Vec<String> {
     let module = module_of(path);
     let Some(own) = module.first().and_then(|name| layer(name)) else { return vec![] };
@@ -224,7 +225,7 @@ fn layers(path: &str, text: &str) -> Vec<String> {
         };
         complaints.push(format!("{path}:{line}: {complaint}"));
     }
-    // Two items of one module are one mistake.
+    // Two imported items of one module are one complaint.
     complaints.dedup();
     complaints
 }
@@ -240,11 +241,11 @@ const ENGINE_LAYERS: [&[&str]; 10] = [
     &["contention"],
     &["watchdog"],
     &["introduction", "release"],
-    &["events", "held"],
+    &["events", "held", "requests"],
     &["acquire"],
 ];
 
-/// A file of the engine imports from its own folder and from the layers below.
+/// A file of the engine imports only from its own folder and from the layers below.
 fn engine_layers(path: &str, text: &str) -> Vec<String> {
     let module = module_of(path.trim_start_matches("src/"));
     let (Some("engine"), Some(own)) = (module.first().map(String::as_str), module.get(1)) else {
@@ -277,8 +278,8 @@ fn module_of(path: &str) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-/// The modules and items that `text` names by `crate::` or by `super::`, each by
-/// its whole path.
+/// The modules and items that `text` imports by `crate::` or `super::`, with their full paths and
+/// the numbers of their lines.
 fn imports(text: &str, module: &[String]) -> Vec<(usize, Vec<String>)> {
     let mut found = vec![];
     for (at, _) in text.match_indices("crate::") {
@@ -300,7 +301,7 @@ fn imports(text: &str, module: &[String]) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// Each path in a path with groups.
+/// Every path in a path with groups, such as `a::{b, c::d}`.
 fn paths(text: &str) -> Vec<Vec<String>> {
     let text = text.trim_start();
     if let Some(group) = text.strip_prefix('{') {
@@ -319,7 +320,7 @@ fn paths(text: &str) -> Vec<Vec<String>> {
     below
 }
 
-/// Returns the text between the commas of a group, up to its end.
+/// Returns the members of a group, such as `b` and `c::d`, up to its closing bracket.
 fn members(group: &str) -> Vec<&str> {
     let (mut depth, mut start, mut found) = (0, 0, vec![]);
     for (at, c) in group.char_indices() {
@@ -355,8 +356,8 @@ const WITHOUT_CIRCLES: [&str; 11] = [
     "tests/lock",
 ];
 
-/// The files and folders in one folder that import each other, folder by folder. The items of a
-/// folder's own `mod.rs` are not checked.
+/// The files and folders of one folder that import each other in a circle, for every folder. The
+/// items of a folder's own `mod.rs` are not checked.
 fn circles(root: &str, sources: &[(String, String)]) -> Vec<String> {
     let sources = sources.iter().map(|(path, text)| (module_of(&path[root.len() + 1..]), text));
     let sources: Vec<_> = sources.collect();
@@ -380,7 +381,7 @@ fn circles(root: &str, sources: &[(String, String)]) -> Vec<String> {
 /// The imports of each module.
 type Uses = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
 
-/// The modules that `module` imports and that import it, also indirectly.
+/// The modules that `module` imports, also indirectly, and that import it.
 fn circle(module: &Vec<String>, uses: &Uses) -> BTreeSet<Vec<String>> {
     let comes_back = |other: &Vec<String>| reached(other, uses).contains(module);
     reached(module, uses).into_iter().filter(comes_back).collect()
@@ -395,7 +396,7 @@ fn reached(module: &Vec<String>, uses: &Uses) -> BTreeSet<Vec<String>> {
     seen
 }
 
-/// `src/engine: hold, turns`.
+/// A circle as a text, such as `src/engine: hold, turns`.
 fn shown(root: &str, circle: &BTreeSet<Vec<String>>) -> String {
     let mut folder = vec![root];
     let inside = circle.first().map(|module| &module[..module.len() - 1]);
@@ -404,11 +405,11 @@ fn shown(root: &str, circle: &BTreeSet<Vec<String>>) -> String {
     format!("{}: {}", folder.join("/"), names.join(", "))
 }
 
-/// Folders of scripts, and the sources that use them.
+/// Folders of scripts, and the folders of the sources that use them.
 const SCRIPTS: [(&str, &str); 2] =
     [("src/store/redis/kinds", "src/store/redis"), ("src/fence/lua", "src/fence")];
 
-/// The scripts that a source names, by their paths from its own folder.
+/// The scripts that a source names, by their paths from the repository.
 fn named_files(path: &str, text: &str) -> Vec<String> {
     let folder: Vec<_> = path.split('/').collect();
     let folder = &folder[..folder.len() - 1];
@@ -422,7 +423,7 @@ fn named_files(path: &str, text: &str) -> Vec<String> {
     quoted.filter_map(file).collect()
 }
 
-/// A script begins with its signature, and the signature is correct.
+/// A script starts with its signature, and the signature is correct.
 fn script(path: &str, text: &str, listed: &BTreeSet<String>) -> Vec<String> {
     let folder = |mark| path.split_once(mark);
     let (_, name) = folder("/kinds/").or_else(|| folder("/lua/")).unwrap_or(("", path));
@@ -457,14 +458,14 @@ fn script(path: &str, text: &str, listed: &BTreeSet<String>) -> Vec<String> {
     complaints
 }
 
-/// `KEYS[1]` and the like from the header's signature; `KEYS[i]` is any of them.
+/// The arguments in the signature of a header, such as `KEYS[1]`. `KEYS[i]` stands for all keys.
 fn said_arguments(header: &[&str]) -> BTreeSet<String> {
     let lines = header.iter().filter_map(|line| line.strip_prefix("--   "));
     lines.flat_map(arguments).collect()
 }
 
 fn used_arguments(body: &str) -> BTreeSet<String> {
-    // Comments in the body may mention arguments.
+    // A comment in the body may mention an argument that the code does not use.
     let code = body.lines().map(|line| line.split("--").next().unwrap_or(line));
     let mut used: BTreeSet<_> = code.flat_map(arguments).collect();
     if body.contains("ipairs(KEYS)") {
@@ -478,14 +479,14 @@ fn arguments(line: &str) -> Vec<String> {
     for array in ["KEYS[", "ARGV["] {
         for (at, _) in line.match_indices(array) {
             let Some(end) = line[at..].find(']') else { continue };
-            // `ARGV[2 * i - 1]` in code is `ARGV[2i-1]` in the header.
+            // The header writes `ARGV[2i-1]` for the `ARGV[2 * i - 1]` of the code.
             found.push(line[at..=at + end].replace([' ', '*'], ""));
         }
     }
     found
 }
 
-/// The longest file, without its tests and its documentation.
+/// The highest number of lines of a file, without its tests and its documentation.
 const LONGEST: usize = 500;
 
 fn length(path: &str, text: &str) -> Vec<String> {
@@ -520,7 +521,8 @@ fn leftovers(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// Of the library only `store/redis` uses the crate `redis`, and no public item there contains it.
+/// In the library, only `store/redis` uses the crate `redis`, and none of its public items exposes
+/// a type of that crate.
 fn foreign_types(path: &str, text: &str) -> Vec<String> {
     let code = code(text);
     let inside = path.starts_with("src/store/redis/");
@@ -549,7 +551,7 @@ fn foreign_types(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// The Redis client may not use the words of locks.
+/// `link`, the Redis client, does not use the words of locks.
 fn locks(path: &str, text: &str) -> Vec<String> {
     let code = code(text);
     let words: BTreeSet<_> =
@@ -559,7 +561,7 @@ fn locks(path: &str, text: &str) -> Vec<String> {
     used.map(|used| format!("{path}: `{used}` is no business of a connection")).collect()
 }
 
-/// Asynchronous functions whose drop needs no documentation.
+/// Async functions that need no section about cancel safety.
 const NO_CANCEL_SAFETY: [&str; 0] = [];
 
 /// A function that returns a `Result` documents its errors. An async function documents its cancel
@@ -588,7 +590,7 @@ fn sections(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// Functions and types that a user can name have an example.
+/// Every public function and type has an example.
 fn examples(path: &str, text: &str) -> Vec<String> {
     let text = without_tests(text);
     let lines: Vec<_> = text.lines().collect();
@@ -605,7 +607,7 @@ fn examples(path: &str, text: &str) -> Vec<String> {
     bare.map(|(line, signature)| format!("{path}:{line}: `{signature}` has no example")).collect()
 }
 
-/// Each `pub` item up to its body, with the number of its first line.
+/// Every `pub` item up to its body, and the number of its first line.
 fn signatures(text: &str) -> Vec<(usize, String)> {
     let mut found = vec![];
     let mut lines = text.lines().enumerate();
@@ -624,7 +626,7 @@ fn signatures(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Whether all parentheses are closed.
+/// Whether every parenthesis is closed.
 fn balanced(text: &str) -> bool {
     text.matches('(').count() == text.matches(')').count()
 }
@@ -634,10 +636,10 @@ fn function(signature: &str) -> Option<&str> {
     rest.split(['(', '<']).next()
 }
 
-/// The documentation above the line with this index, attributes skipped.
+/// The documentation above the line `index`, without attributes.
 fn docs_above(lines: &[&str], index: usize) -> String {
     let above = lines[..index].iter().rev().map(|line| line.trim_start());
-    // Attributes may stand in the documentation, and between it and the item.
+    // There may be attributes within the documentation, and between it and the item.
     let docs = above.take_while(|line| {
         let is_code = line.is_empty() || line.ends_with(['}', '{', ';']);
         line.starts_with("///") || !is_code
@@ -647,7 +649,7 @@ fn docs_above(lines: &[&str], index: usize) -> String {
     docs.join("\n")
 }
 
-/// Each `path.rs::name` in backticks is a test.
+/// Every `path.rs::name` in backticks is the name of a test.
 fn named_tests(path: &str, text: &str, exists: &dyn Fn(&str, &str) -> bool) -> Vec<String> {
     let named = in_backticks(text).filter_map(|(line, word)| {
         let (file, name) = word.split_once(".rs::")?;
@@ -657,7 +659,7 @@ fn named_tests(path: &str, text: &str, exists: &dyn Fn(&str, &str) -> bool) -> V
     missing.map(|(line, file, name)| format!("{path}:{line}: no test {file}::{name}")).collect()
 }
 
-/// Each row of a table with a column of tests names one.
+/// If a table has a column of tests, every row of it names a test.
 fn guarantees(path: &str, text: &str) -> Vec<String> {
     let rows = text.lines().enumerate().filter(|(_, line)| line.starts_with('|'));
     let rows = rows.filter(|(_, line)| !line.starts_with("|--") && !line.starts_with("| what"));
@@ -672,7 +674,8 @@ fn guarantees(path: &str, text: &str) -> Vec<String> {
     }
 }
 
-/// Each relative link leads to a file and a heading in it, each `[text](target)` has a target.
+/// Every relative link has a file and, if it has an anchor, a heading in that file. Every
+/// `[text](target)` has a target.
 fn links(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let folder = Path::new(path).parent().unwrap_or_else(|| Path::new(""));
     let mut complaints = vec![];
@@ -699,13 +702,13 @@ fn links(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     complaints
 }
 
-/// Whether `target`, `docs/x.md` or `docs/x.md#heading`, exists.
+/// Whether `target` exists, such as `docs/x.md` or `docs/x.md#heading`.
 fn has_target(target: &str) -> bool {
     let Some((file, anchor)) = target.split_once('#') else { return root(target).exists() };
     root(file).exists() && read(file).lines().any(|line| anchor_of(line).as_deref() == Some(anchor))
 }
 
-/// The anchor that GitHub, rustdoc and mdBook give to a heading.
+/// The anchor that GitHub, rustdoc and mdBook create for a heading.
 fn anchor_of(line: &str) -> Option<String> {
     let heading =
         line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'))?;
@@ -713,7 +716,7 @@ fn anchor_of(line: &str) -> Option<String> {
     Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
 }
 
-/// `docs/../README.md` is `README.md`.
+/// Resolves `..`: `docs/../README.md` becomes `README.md`.
 fn normal(path: &Path) -> String {
     let mut parts: Vec<String> = vec![];
     for part in path.components().map(|part| part.as_os_str().to_string_lossy().into_owned()) {
@@ -726,7 +729,7 @@ fn normal(path: &Path) -> String {
     parts.join("/")
 }
 
-/// Each `make something` is a target.
+/// Every `make something` is a target of the Makefile.
 fn make_targets(path: &str, text: &str, makefile: &str) -> Vec<String> {
     let mut complaints = vec![];
     for (at, line) in text.lines().enumerate() {
@@ -746,7 +749,7 @@ fn make_targets(path: &str, text: &str, makefile: &str) -> Vec<String> {
     complaints
 }
 
-/// Each line of a shell in `text`, with its number.
+/// Every line of a shell block in `text`, with its number.
 fn commands(text: &str) -> Vec<(usize, String)> {
     let mut found = vec![];
     let mut in_shell = false;
@@ -767,14 +770,14 @@ fn orphan(path: &str, manifest: &str, all: &str) -> Option<String> {
     (!is_run).then(|| format!("{path}: neither in tests/all/main.rs nor a program in Cargo.toml"))
 }
 
-/// Whether `manifest` has a program of tests in this file.
+/// Whether `manifest` has a test program with this file.
 fn is_program(manifest: &str, file: &str) -> bool {
     let name = file.trim_end_matches(".rs").trim_end_matches("/main");
     manifest.contains(&format!("[[test]]\nname = \"{name}\"\n"))
 }
 
-/// Each example and each test program in a command exists, and no command adds this crate from a
-/// registry.
+/// Every example and every test program that a command names exists. No command adds this crate
+/// from a registry.
 fn cargo(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut complaints = vec![];
     for (line, command) in commands(text) {
@@ -800,7 +803,8 @@ fn cargo(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     complaints
 }
 
-/// Literals of several words that no user sees: commands of servers, parts of scripts, debug texts.
+/// Literals of several words that users do not see: commands of servers, parts of scripts, `Debug`
+/// texts.
 const NOT_SHOWN: [&str; 16] = [
     "ACL failure in script",
     "Errors writing to the AOF file",
@@ -820,15 +824,16 @@ const NOT_SHOWN: [&str; 16] = [
     "to access a non local key",
 ];
 
-/// A text that users see, and its level if it is an event or a span.
+/// A text that users see. An event or a span also has a level.
 struct Shown {
     text: String,
     level: Option<String>,
     at: String,
 }
 
-/// The texts of errors and events in a source: each literal of several words, and each message of
-/// an event. Examples in attributes and macros do not count, nor does a text that is searched for.
+/// The texts of errors and events in a source: every literal of several words, and every message of
+/// an event. Examples in attributes and macros do not count. Nor does a literal that the code only
+/// compares with another text.
 fn shown_texts(path: &str, text: &str) -> Vec<Shown> {
     let text = without_tests(text);
     let (code, literals) = scanned(text);
@@ -856,7 +861,8 @@ fn shown_texts(path: &str, text: &str) -> Vec<Shown> {
     found
 }
 
-/// `text` with spaces for literals and comments, and where each literal has its quotation marks.
+/// `text` with spaces instead of literals and comments, and the positions of the quotation marks of
+/// each literal.
 fn scanned(text: &str) -> (String, Vec<(usize, usize)>) {
     let (mut code, mut literals) = (String::new(), vec![]);
     let mut at = 0;
@@ -881,7 +887,7 @@ fn scanned(text: &str) -> (String, Vec<(usize, usize)>) {
     (code, literals)
 }
 
-/// How long a literal is that begins with `text`.
+/// The length of the literal with which `text` starts.
 fn end_of_literal(text: &str) -> usize {
     let mut escaped = false;
     let ends = |c: char| {
@@ -892,7 +898,7 @@ fn end_of_literal(text: &str) -> usize {
     text.find(ends).unwrap_or(text.len())
 }
 
-/// Each block that begins with `mark`, up to the bracket that closes its first one.
+/// Every block that starts with `mark`, up to the bracket that closes its first bracket.
 fn blocks(code: &str, mark: &str) -> impl Iterator<Item = Range<usize>> {
     code.match_indices(mark).map(|(start, _)| {
         let mut depth = 0;
@@ -904,7 +910,7 @@ fn blocks(code: &str, mark: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Each attribute that holds no text of an error.
+/// Every attribute except `#[error(…)]`, which has the text of an error.
 fn attributes(code: &str) -> impl Iterator<Item = Range<usize>> {
     blocks(code, "#[").filter(|block| !code[block.start..].starts_with("#[error("))
 }
@@ -917,14 +923,14 @@ fn level_of(before: &str) -> Option<String> {
     (is_open && ["debug", "error", "info", "warn"].contains(&level)).then(|| level.to_owned())
 }
 
-/// Whether there are several words, without the filled-in values.
+/// Whether a literal has several words, besides the values that are filled in.
 fn has_words(literal: &str) -> bool {
     let parts = literal.split('{').map(|part| part.rsplit('}').next().unwrap_or_default());
     let plain: String = parts.collect();
     plain.contains(' ') && plain.contains(|c: char| c.is_ascii_lowercase())
 }
 
-/// Whether another text is compared with the literal behind `before`.
+/// Whether the code compares the literal behind `before` with another text.
 fn is_searched(before: &str) -> bool {
     let calls = [
         "contains(",
@@ -937,7 +943,7 @@ fn is_searched(before: &str) -> bool {
     calls.iter().any(|call| before.ends_with(call))
 }
 
-/// A literal as it is read: on one line, without the signs of Rust.
+/// A literal as users read it: on one line, without the escapes of Rust.
 fn joined(literal: &str) -> String {
     let mut lines = literal.split("\\\n");
     let first = lines.next().unwrap_or_default().to_owned();
@@ -945,7 +951,7 @@ fn joined(literal: &str) -> String {
     text.replace("{{", "{").replace("}}", "}").replace("\\\"", "\"")
 }
 
-/// Each text is once on the page, and each row of the page has a text.
+/// Every text is once on the page, and every row of the page has a text in the code.
 fn messages(page: &str, shown: &[Shown]) -> Vec<String> {
     let mut texts: BTreeMap<&str, (BTreeSet<&str>, &str)> = BTreeMap::new();
     for Shown { text, level, at } in shown {
@@ -986,7 +992,7 @@ fn in_code(text: &str) -> String {
     }
 }
 
-/// Words of the old dialect, which readers have to translate.
+/// Words that readers of the documents misunderstood.
 const DIALECT: [&str; 11] = [
     "told",
     "heard",
@@ -1001,10 +1007,10 @@ const DIALECT: [&str; 11] = [
     "whoever",
 ];
 
-/// Phrases in which such a word is plain.
+/// Phrases in which a word of `DIALECT` is allowed.
 const PLAIN: [&str; 4] = ["is no longer", "is no more", "there is no", ", so many"];
 
-/// The words of the dialect in `text`.
+/// The words of `DIALECT` in `text`.
 fn dialect(at: &str, text: &str) -> Vec<String> {
     let mut plain = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
     PLAIN.iter().for_each(|phrase| plain = plain.replace(phrase, "…"));
@@ -1028,13 +1034,13 @@ fn dialect(at: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// The sentences of a page, without code.
+/// The text of a page without its code.
 fn prose(text: &str) -> String {
     let outside = text.split("```").step_by(2);
     outside.flat_map(|part| part.split('`').step_by(2)).collect::<Vec<_>>().join("…")
 }
 
-/// The documentation of public items, by lines.
+/// The documentation of public items.
 fn public_docs(text: &str) -> String {
     let (mut docs, mut block) = (String::new(), String::new());
     let (mut is_public_item, mut in_attribute) = (false, false);
@@ -1102,10 +1108,10 @@ fn is_in_a_row(guide: &str, name: &str) -> bool {
 /// Types and their public methods.
 type Api = BTreeSet<(String, String)>;
 
-/// Methods that tasks have and threads do not, and the reverse. A thread that writes may read by
-/// `acquire`.
+/// Methods that only tasks have. A thread needs no `acquire_read_with`: if it writes, it may read
+/// by `acquire`.
 const FOR_TASKS_ALONE: [(&str, &str); 13] = [
-    // For operators, whose command line tool is async.
+    // Methods for operators, who use the command `leasehold`, which is async.
     ("Client", "client_info"),
     ("Client", "forced_releases"),
     ("Client", "inspect"),
@@ -1127,7 +1133,7 @@ const FOR_THREADS_ALONE: [(&str, &str); 4] = [
     ("Lock", "try_acquire_owned"),
 ];
 
-/// Types that both APIs share.
+/// Types that both APIs use.
 const SHARED: [&str; 7] = [
     "ClientBuilder<Made>",
     "LockContext",
@@ -1148,8 +1154,8 @@ fn api_of(path: &str) -> Api {
     methods(&read(path), &read("src/primitives/settings.rs"))
 }
 
-/// The public methods of `text`. A macro of `settings` counts as the methods that it writes, and a
-/// row of a table, `fn name(…) -> …;`, as a method.
+/// The public methods of `text`. A macro of `settings` counts as the methods that it defines. A row
+/// of a table, `fn name(…) -> …;`, counts as a method.
 fn methods(text: &str, settings: &str) -> Api {
     let (mut found, mut owner) = (Api::new(), String::new());
     for line in code(text).lines() {
@@ -1165,8 +1171,8 @@ fn methods(text: &str, settings: &str) -> Api {
     found
 }
 
-/// `<K, B: Clone> Guard<Lock<K>, B> {` is about `Guard<Lock>`, and an `impl` of a trait about no
-/// type.
+/// The type of an `impl`: `Guard<Lock>` for `<K, B: Clone> Guard<Lock<K>, B> {`. An `impl` of a
+/// trait has none.
 fn owner_of(head: &str) -> String {
     let (bounds, of) = match head.split_once("> ") {
         Some((bounds, of)) if head.starts_with('<') => (bounds, of),
@@ -1197,7 +1203,7 @@ fn named(line: &str, settings: &str) -> Vec<String> {
     body.lines().flat_map(|line| named(line, settings)).collect()
 }
 
-/// Tasks and threads have the same methods, except those that are listed above.
+/// Tasks and threads have the same methods, except those in the lists above.
 fn parity(tasks: &Api, threads: &Api) -> Vec<String> {
     let listed = |list: &[(&str, &str)], (owner, method): &(String, String)| {
         list.contains(&(owner.as_str(), method.as_str()))
@@ -1208,7 +1214,7 @@ fn parity(tasks: &Api, threads: &Api) -> Vec<String> {
     lacking.chain(surplus.map(|(owner, method)| format!("{owner} lacks `{method}`"))).collect()
 }
 
-/// Every source file is named, and every named file exists.
+/// `ARCHITECTURE.md` names every source file, and every file that it names exists.
 fn architecture(text: &str, sources: &[String], exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let separators = |c: char| c.is_whitespace() || "`()[],;│├└─*".contains(c);
     let words: BTreeSet<_> =
@@ -1229,7 +1235,8 @@ fn architecture(text: &str, sources: &[String], exists: &dyn Fn(&str) -> bool) -
 
 // Reading texts.
 
-/// Code without its tests, with comments and strings blanked: lines stay where they are.
+/// A source without its tests, and with spaces instead of comments and strings. Line numbers stay
+/// the same.
 fn code(text: &str) -> String {
     without_tests(text).lines().map(|line| without_comment(line) + "\n").collect()
 }
@@ -1248,7 +1255,7 @@ fn without_comment(line: &str) -> String {
     line.to_owned()
 }
 
-/// A file up to the tests at its end.
+/// A file without the tests at its end.
 fn without_tests(text: &str) -> &str {
     let end = text.find("\n#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     &text[..end]
@@ -1263,7 +1270,7 @@ fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// Everything between two backticks of one line, outside of code blocks.
+/// Every text between two backticks of one line, outside of code blocks.
 fn in_backticks(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut block = false;
     text.lines().enumerate().flat_map(move |(at, line)| {
@@ -1285,7 +1292,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every file below `folder` whose name ends so, in order.
+/// Every file below `folder` with this extension, sorted.
 fn files(folder: &str, extension: &str) -> Vec<String> {
     let mut found = vec![];
     for entry in fs::read_dir(root(folder)).into_iter().flatten() {
@@ -1301,7 +1308,7 @@ fn files(folder: &str, extension: &str) -> Vec<String> {
     found
 }
 
-/// The library, and its Redis client.
+/// The sources of the library and of its Redis client.
 fn sources() -> impl Iterator<Item = (String, String)> {
     let all = files("src", "rs").into_iter().chain(files("link/src", "rs"));
     all.map(|path| (path.clone(), read(&path)))
@@ -1311,13 +1318,13 @@ fn of_library() -> impl Iterator<Item = (String, String)> {
     sources().filter(|(path, _)| path.starts_with("src/"))
 }
 
-/// The sources that users run: the layer of a test is above the code that it tests.
+/// The sources that are part of a release. Tests are not, and may import from any layer.
 fn of_users() -> impl Iterator<Item = (String, String)> {
     let test_files = test_files();
     sources().filter(move |(path, _)| !test_files.contains(path))
 }
 
-/// Whole files that are tests: their `mod` line says so.
+/// Files that contain only tests: their `mod` line has `#[cfg(test)]`.
 fn test_files() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (path, text) in sources() {
@@ -1355,7 +1362,7 @@ fn guide() -> String {
     files("docs/guide", "md").iter().map(read).collect()
 }
 
-/// Whether `file` has a test `name`, or a module of it has. A test program `tests/lock.rs` may be a
+/// Whether `file` or one of its modules has a test `name`. A test program `tests/lock.rs` may be a
 /// folder of files, `tests/lock/`.
 fn has_test(file: &str, name: &str) -> bool {
     let parts = files(file.trim_end_matches(".rs"), "rs");
@@ -1388,14 +1395,14 @@ fn none(complaints: impl IntoIterator<Item = String>) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-// The checks find violations.
+// Tests of the checks: each check finds a bad sample.
 
 fn one(complaints: &[String], part: &str) {
     assert!(complaints.len() == 1 && complaints[0].contains(part), "{complaints:?}");
 }
 
 #[test]
-fn finds_an_import_of_the_engine_that_points_up_inside_it() {
+fn tidy_finds_an_engine_import_that_points_to_a_higher_module() {
     let found = |path: &str, text: &str| engine_layers(path, text).len();
     assert_eq!(found("src/engine/hold.rs", "use super::grant::Grant;"), 0);
     assert_eq!(found("src/engine/contention/request_slot.rs", "use super::entry::Entry;"), 0);
@@ -1410,7 +1417,7 @@ fn finds_an_import_of_the_engine_that_points_up_inside_it() {
 }
 
 #[test]
-fn finds_an_import_from_above() {
+fn tidy_finds_an_import_from_a_higher_layer() {
     let upward = "use crate::{\n    domain::Name,\n    primitives::{Lock, LockGuard},\n};\n";
     one(&layers("src/engine/acquire.rs", upward), "`primitives` is above `engine`");
     assert!(layers("src/client.rs", upward).is_empty());
@@ -1428,19 +1435,19 @@ fn layer_check_rejects_import_from_crate_root() {
 }
 
 #[test]
-fn passes_over_imports_in_comments_strings_and_tests() {
+fn tidy_ignores_imports_in_comments_strings_and_tests() {
     let text = "/// [`Lock`](crate::Lock)\nlet x = 1; // crate::Lock\n\
         \n#[cfg(test)]\nmod tests {\n    use crate::client::Client;\n}\n";
     assert!(layers("src/domain/name.rs", text).is_empty());
 }
 
 #[test]
-fn finds_files_that_import_each_other() {
+fn tidy_finds_files_that_import_each_other() {
     let check = |sources: &[(&str, &str)]| {
         let owned = |(path, text): &(&str, &str)| (format!("it/src/{path}"), (*text).to_owned());
         circles("it/src", &sources.iter().map(owned).collect::<Vec<_>>())
     };
-    // Two files, with both forms of paths; three; and a file with a folder.
+    // Circles of two files, with both forms of paths; of three files; and of a file and a folder.
     let two = [("e/a.rs", "use super::{X, b::B};"), ("e/b.rs", "fn f() -> crate::e::a::A {}")];
     one(&check(&two), "it/src/e: a, b");
     let three = [
@@ -1457,7 +1464,8 @@ fn finds_files_that_import_each_other() {
     ];
     one(&check(&folder), "it/src: a, k");
 
-    // In one direction only; in tests and comments; and the items of the folder itself.
+    // No circles: imports in one direction, in tests and in comments, and of the items of the
+    // folder itself.
     assert!(check(&[("a.rs", "use crate::b::B;"), ("b.rs", "use super::A;")]).is_empty());
     let test = "// crate::a\n\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n";
     assert!(check(&[("a.rs", "use crate::b::B;"), ("b.rs", test)]).is_empty());
@@ -1469,7 +1477,7 @@ const SCRIPT: &str = "-- lock/try: do a thing.\n--\n--   KEYS[1]  lock\n--   ARG
     --   1        done\n--\n-- Time: one GET.\n\nreturn redis.call('GET', KEYS[1], ARGV[1])\n";
 
 #[test]
-fn finds_a_script_with_a_wrong_header() {
+fn tidy_finds_a_script_with_a_wrong_header() {
     let path = "src/store/redis/kinds/lock/try.lua";
     let listed = |source, text| BTreeSet::from_iter(named_files(source, text));
     let list = listed("src/store/redis/kinds/lock/mod.rs", "script!(\"../holder\", \"try\")");
@@ -1488,7 +1496,7 @@ fn finds_a_script_with_a_wrong_header() {
 }
 
 #[test]
-fn finds_a_file_that_is_too_long() {
+fn tidy_finds_a_file_that_is_too_long() {
     let long = "let a = 1;\n".repeat(LONGEST + 1);
     one(&length("src/a.rs", &long), "501 lines");
     let documented = "/// Words.\n".repeat(LONGEST + 1);
@@ -1498,7 +1506,7 @@ fn finds_a_file_that_is_too_long() {
 }
 
 #[test]
-fn finds_todos_and_panics() {
+fn tidy_finds_todos_and_panics() {
     let check = |line: &str| leftovers("src/a.rs", line);
     one(&check("// TODO: later"), "TODO");
     one(&check("let a = b.unwrap();"), "unwrap");
@@ -1511,7 +1519,7 @@ fn finds_todos_and_panics() {
 }
 
 #[test]
-fn finds_a_type_of_the_redis_crate() {
+fn tidy_finds_a_type_of_the_redis_crate_outside_its_store() {
     one(&foreign_types("src/client.rs", "use redis::Value;"), "names the crate redis");
     assert!(foreign_types("src/client.rs", "use crate::store::redis::Settings;").is_empty());
     assert!(foreign_types("src/fence/mod.rs", "pub mod redis;").is_empty());
@@ -1522,14 +1530,14 @@ fn finds_a_type_of_the_redis_crate() {
 }
 
 #[test]
-fn finds_a_connection_that_knows_a_lock() {
+fn tidy_finds_a_lock_in_the_link_crate() {
     one(&locks("a.rs", "use crate::domain::{Failure, Name};"), "`Name`");
     one(&locks("a.rs", "use super::super::keys;"), "`super::super`");
     assert!(locks("a.rs", "use rustls::ServerName;\nuse super::wire::Wire;").is_empty());
 }
 
 #[test]
-fn finds_items_without_an_example() {
+fn tidy_finds_public_items_without_an_example() {
     one(&examples("src/a.rs", "/// Does it.\npub fn a() {\n"), "`pub fn a() {` has no example");
     one(&examples("src/a.rs", "/// Is it.\npub struct A {\n"), "has no example");
     assert!(examples("src/a.rs", "/// Is it.\n///\n/// # Examples\npub struct A;\n").is_empty());
@@ -1537,7 +1545,7 @@ fn finds_items_without_an_example() {
 }
 
 #[test]
-fn finds_functions_without_an_errors_section() {
+fn tidy_finds_functions_without_an_errors_section() {
     let fails = "/// Does it.\npub fn a(\n    b: u8,\n) -> Result<u8> {\n";
     one(&sections("src/a.rs", fails), "`a` has no `# Errors`");
     let output = fails.replace("it.\n", "it.\n///\n/// # Errors\n///\n/// Never.\n#[must_use]\n");
@@ -1552,7 +1560,7 @@ fn finds_functions_without_an_errors_section() {
 }
 
 #[test]
-fn finds_a_reference_to_a_missing_test() {
+fn tidy_finds_a_reference_to_a_missing_test() {
     let text = "#[tokio::test]\nasync fn it_is_so() {}\n\nfn helper() {}\n";
     assert!(is_test_in(text, "it_is_so"));
     assert!(!is_test_in(text, "helper"));
@@ -1570,7 +1578,7 @@ fn finds_a_reference_to_a_missing_test() {
 }
 
 #[test]
-fn finds_a_guarantee_without_a_test() {
+fn tidy_finds_a_guarantee_without_a_test() {
     let good = "| what happens | shown by |\n|---|---|\n| killed | `tests/a.rs::b` |\n";
     assert!(guarantees("g.md", good).is_empty());
     one(&guarantees("g.md", &format!("{good}| stopped | we hope |\n")), "stopped");
@@ -1578,7 +1586,7 @@ fn finds_a_guarantee_without_a_test() {
 }
 
 #[test]
-fn finds_a_link_to_nowhere() {
+fn tidy_finds_a_link_without_a_target() {
     let exists = |target: &str| ["README.md", "README.md#b", "docs/x.md#e"].contains(&target);
     let check = |text: &str| links("docs/x.md", text, &exists);
     assert!(
@@ -1594,7 +1602,7 @@ fn finds_a_link_to_nowhere() {
 }
 
 #[test]
-fn finds_a_make_target_that_does_not_exist() {
+fn tidy_finds_a_make_target_that_does_not_exist() {
     let makefile = "test: ## runs\n";
     assert!(make_targets("README.md", "Run `make test`.\nmake test\n", makefile).is_empty());
     assert!(make_targets("README.md", "We make no promise.", makefile).is_empty());
@@ -1603,7 +1611,7 @@ fn finds_a_make_target_that_does_not_exist() {
 }
 
 #[test]
-fn finds_a_command_of_cargo_that_cannot_be_typed() {
+fn tidy_finds_a_cargo_command_that_cannot_be_run() {
     let check = |line: &str| {
         let text = format!("Look:\n```sh\n{line}\n```\ncargo add leasehold\n");
         cargo("README.md", &text, &|file| file == "examples/web.rs" || file == "tests/lock/main.rs")
@@ -1617,7 +1625,7 @@ fn finds_a_command_of_cargo_that_cannot_be_typed() {
 }
 
 #[test]
-fn finds_a_file_of_tests_that_no_program_runs() {
+fn tidy_finds_a_test_file_that_no_program_runs() {
     let (manifest, all) = ("[[test]]\nname = \"all\"\n", "#[path = \"../a.rs\"]\nmod a;\n");
     assert_eq!(orphan("tests/all/main.rs", manifest, all), None);
     assert_eq!(orphan("tests/a.rs", manifest, all), None);
@@ -1625,7 +1633,7 @@ fn finds_a_file_of_tests_that_no_program_runs() {
 }
 
 #[test]
-fn finds_a_file_that_the_architecture_forgot_or_remembers() {
+fn tidy_finds_a_missing_or_obsolete_file_in_the_architecture() {
     let sources = ["src/lib.rs".to_owned(), "src/engine/held.rs".to_owned()];
     let check = |text: &str| architecture(text, &sources, &|name| name != "gone.rs");
     assert!(check("`src/lib.rs`, then `engine/held.rs`.").is_empty());
@@ -1634,7 +1642,7 @@ fn finds_a_file_that_the_architecture_forgot_or_remembers() {
 }
 
 #[test]
-fn finds_an_error_or_a_setting_that_the_guide_does_not_explain() {
+fn tidy_finds_an_error_or_setting_missing_in_the_guide() {
     let text = "pub enum Error {\n    /// Why.\n    Lost {\n        name: Name,\n    },\n    \
         #[error(\"x\")]\n    ShutDown,\n    Name(#[from] InvalidName),\n}\nenum Other {\n    No,\n}\n";
     one(&errors(text, "| `Lost` | gone |\n| `Name` | bad |\nAnd `ShutDown`.\n"), "ShutDown");
@@ -1648,7 +1656,7 @@ fn finds_an_error_or_a_setting_that_the_guide_does_not_explain() {
 }
 
 #[test]
-fn finds_a_method_that_one_api_has_and_the_other_lacks() {
+fn tidy_finds_a_method_that_only_one_of_both_apis_has() {
     let settings = "macro_rules! settings {\n    pub fn ttl(self) {\n    replicated!(x);\n}\n\
         macro_rules! replicated {\n    pub fn replicated(self) {\n}\n";
     let of = |text: &str| methods(text, settings);
@@ -1673,7 +1681,7 @@ fn finds_a_method_that_one_api_has_and_the_other_lacks() {
 }
 
 #[test]
-fn finds_words_of_the_dialect() {
+fn tidy_finds_forbidden_words() {
     one(
         &dialect("a.md", &prose("A waiter is\ntold. `told`, untold, a\n```\nsaid\n```\nend")),
         "`told` in",
@@ -1686,12 +1694,12 @@ fn finds_words_of_the_dialect() {
 }
 
 #[test]
-fn finds_a_number_that_the_guide_does_not_explain() {
+fn tidy_finds_a_metric_that_the_guide_does_not_explain() {
     one(&numbers("    pub held: u64,\n    granted: u64,\n", "`granted`"), "`held`");
 }
 
 #[test]
-fn finds_a_text_that_messages_lacks_or_lists_in_vain() {
+fn tidy_finds_a_missing_or_obsolete_text_in_messages() {
     let code = "#[doc = \"an example\"] #[error(\"no `{0}` \\\n  {{here}}\")]\n\
         tracing::warn!(target: \"leasehold\", x(),\n \"lost\"); // \"a word\"\n\
         it.contains(\"a word\"); tracing::debug!(target: \"leasehold\", \"lost\");\n";

@@ -1,4 +1,4 @@
-//! The tower layer among the examples: which requests run at the same time, and what fails.
+//! The tower layer of the examples: which requests run at the same time, and which fail.
 
 #[expect(dead_code, reason = "its `main` is for `cargo run --example tower_layer`")]
 #[path = "../examples/tower_layer.rs"]
@@ -23,7 +23,8 @@ use self::example::LockLayer;
 const WORK: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests are keys; an empty one has no lock. Counts how many run at most at the same time.
+/// A service whose requests are keys. A request with an empty key needs no lock. Records the
+/// highest number of requests that ran at the same time.
 #[derive(Clone, Default)]
 struct Work {
     now: Arc<AtomicUsize>,
@@ -39,7 +40,8 @@ impl Work {
         Ok(())
     }
 
-    /// Sends the requests at the same time, each by another client of `store`, as processes do.
+    /// Sends the requests at the same time. Each has its own client of `store`, as if it were
+    /// another process.
     async fn send(&self, store: &MemoryStore, keys: &[&str]) -> Vec<Result<(), BoxError>> {
         let requests = keys.iter().map(|&key| {
             let key_of = |key: &String| (!key.is_empty()).then(|| key.clone());

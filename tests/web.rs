@@ -1,4 +1,4 @@
-//! The web service among the examples: the replies to its clients.
+//! The web service of the examples: what it replies.
 
 #[expect(dead_code, reason = "its `main` is for `cargo run --example web`")]
 #[path = "../examples/web.rs"]
@@ -46,7 +46,7 @@ impl Service {
         stream
     }
 
-    /// The status and the whole reply to `request`.
+    /// Returns the status and the whole reply to `request`.
     async fn ask(&self, request: &str) -> (u16, String) {
         answer(self.send(request).await).await
     }

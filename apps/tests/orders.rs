@@ -26,7 +26,7 @@ struct World {
 }
 
 impl World {
-    /// One order, of 10.
+    /// One order, whose total is 10.
     fn with_one_order() -> Self {
         let postgres = Postgres::start();
         postgres.sql(app::TABLE);
@@ -34,7 +34,7 @@ impl World {
         Self { redis: Redis::start(), postgres }
     }
 
-    /// An instance of the service, as in a separate process.
+    /// Another instance of the service, as if it ran in another process.
     async fn shop(&self, work: Duration) -> Shop {
         let rows = PgPool::connect(&self.postgres.url()).await.unwrap();
         Shop { locks: Client::connect(&self.redis.url()).await.unwrap(), rows, work }
@@ -54,7 +54,7 @@ async fn post(shop: Shop, path: &str) -> (StatusCode, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_of_two_instances_lose_no_addition() {
+async fn requests_to_two_service_instances_lose_no_addition() {
     let world = World::with_one_order();
     let mut requests = vec![];
     for shop in [world.shop(Duration::ZERO).await, world.shop(Duration::ZERO).await] {
@@ -69,7 +69,7 @@ async fn requests_of_two_instances_lose_no_addition() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn late_write_of_an_old_hold_is_refused() {
-    // given a request that has read, and whose lock is lost
+    // given a request that has read the order, and whose lock is lost
     let world = World::with_one_order();
     let slow = world.shop(Duration::from_secs(3)).await;
     let late = tokio::spawn(post(slow, "/orders/42/add/5"));
@@ -77,7 +77,7 @@ async fn late_write_of_an_old_hold_is_refused() {
     let shop = world.shop(Duration::ZERO).await;
     assert!(shop.locks.lock("orders:42").unwrap().force_release().await.unwrap());
 
-    // when another request writes, then the first one cannot
+    // when another request writes the order, then the first request cannot
     assert_eq!(post(shop, "/orders/42/add/1").await, (StatusCode::OK, "11\n".into()));
     let (status, body) = late.await.unwrap();
     assert_eq!(status, StatusCode::CONFLICT, "{body}");

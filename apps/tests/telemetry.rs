@@ -1,4 +1,4 @@
-//! What a collector receives from the program `telemetry`.
+//! The spans and metrics that the program `telemetry` sends to a collector.
 
 use std::{
     process::Command,
@@ -49,7 +49,7 @@ fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
     }
 }
 
-/// Runs the program with a collector of this test.
+/// Runs the program with a collector of this test. Returns what the collector received.
 async fn received() -> Received {
     let received = Shared::default();
     let app = Router::new()
@@ -76,7 +76,7 @@ async fn collector_receives_spans_and_metrics() {
     let Received { services, spans, metrics } = received().await;
     assert!(!services.is_empty() && services.iter().all(|name| name == "orders"), "{services:?}");
 
-    // Each acquisition is inside the span of its caller, with its lock and its wait.
+    // The span of each acquisition is inside the span of its caller, and has the lock and the wait.
     let named = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
     let (orders, acquisitions) = (named("close order"), named("acquire"));
     assert_eq!((orders.len(), acquisitions.is_empty()), (6, false), "{spans:#?}");

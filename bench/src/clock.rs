@@ -16,7 +16,7 @@ pub fn cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// The time from now until `at_ns` of the monotonic clock.
+/// The time from now until `at_ns`, a time of the monotonic clock.
 #[must_use]
 pub fn until(at_ns: u64) -> Duration {
     Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()))

@@ -21,7 +21,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Jain's fairness index: 1 if all values are equal, 1/n if one has everything.
+/// Jain's fairness index. It is 1 if all shares are equal, and 1/n if one of n has everything.
 #[must_use]
 pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
@@ -29,7 +29,7 @@ pub fn jain(shares: &[f64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// The largest deviation of `values` from their median, in percent of it.
+/// The largest deviation of `values` from their median, in percent of the median.
 #[must_use]
 pub fn deviation(values: &[f64]) -> f64 {
     let middle = median(values);
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentile_is_one_of_the_values() {
+    fn percentile_is_one_of_the_measured_values() {
         let mut values: Vec<u64> = (1..=100).rev().collect();
         assert_eq!(percentile(&mut values, 0.5), 51);
         assert_eq!(percentile(&mut values, 0.99), 100);
@@ -51,20 +51,20 @@ mod tests {
     }
 
     #[test]
-    fn median_of_an_even_number_lies_between_two() {
+    fn median_of_an_even_count_lies_between_the_middle_values() {
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
         assert_eq!(median(&[9.0, 1.0, 2.0]), 2.0);
         assert!(median(&[]).is_nan());
     }
 
     #[test]
-    fn jain_index_is_one_for_equal_shares_and_small_otherwise() {
+    fn jain_index_is_one_for_equal_shares_and_less_otherwise() {
         assert_eq!(jain(&[5.0; 8]), 1.0);
         assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
     }
 
     #[test]
-    fn deviation_is_that_of_the_worst() {
+    fn deviation_is_the_largest_distance_from_the_median() {
         assert_eq!(deviation(&[100.0, 100.0, 80.0]).round(), 20.0);
         assert_eq!(deviation(&[100.0, 130.0, 100.0]).round(), 30.0);
     }

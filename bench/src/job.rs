@@ -1,8 +1,8 @@
-//! The jobs of a worker: one line of JSON for each, and one line as the reply.
+//! The jobs of a worker. Each job is one line of JSON, and so is its reply.
 //!
-//! A worker is a separate process for each library, in the language of the library. All libraries
-//! get the same lines, so the measurements are alike. A worker stays alive between jobs, so a JVM
-//! stays warm while rounds alternate.
+//! Each library has a worker: a separate process, in the language of the library. All workers get
+//! the same lines, so the measurements are comparable. A worker continues between jobs, so a JVM
+//! stays warm while other contenders run.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "job", rename_all = "snake_case")]
 pub enum Job {
-    /// Many tasks contend for one name. The reply is [`Contended`].
+    /// Lets many tasks contend for one name. The reply is [`Contended`].
     Contend {
         /// The number of tasks.
         tasks: usize,
         /// The name.
         name: String,
-        /// The start, on the monotonic clock; 0 for now.
+        /// When to start, on the monotonic clock; 0 means now.
         start_ns: u64,
         /// The duration.
         millis: u64,
         /// How long each hold keeps its processor busy.
         hold_us: u64,
-        /// Whether the reply has a log of every entry.
+        /// Whether the reply contains a log of every acquisition.
         log: bool,
     },
     /// Waits for the lock, acquires it once and releases it. The reply is [`Entered`].
@@ -46,32 +46,33 @@ pub enum Job {
         /// The duration.
         millis: u64,
     },
-    /// Receives messages that contain the time of their sending. The reply is [`Delays`].
+    /// Receives messages, each of which contains the time when it was sent. The reply is
+    /// [`Delays`].
     Listen {
         /// The channel.
         channel: String,
         /// The number of messages.
         count: usize,
     },
-    /// Acquires and releases, despite errors, until a gap without grants is over. The reply is the
-    /// [`Entered`] after the gap.
+    /// Acquires and releases, despite errors, until a gap without grants has ended. The reply is
+    /// the first [`Entered`] after the gap.
     Outlast {
         /// The prefix of the names.
         prefix: String,
-        /// The length of the gap.
+        /// How long there must be no grant.
         gap_ms: u64,
     },
-    /// Acquires and releases, each task its own names. The reply is [`Paired`].
+    /// Acquires and releases. Each task has its own names. The reply is [`Paired`].
     Pairs {
         /// The number of tasks.
         tasks: usize,
-        /// The total number of names. Each task uses its share in turns.
+        /// The number of names of all tasks together. Each task uses its names one after the other.
         names: usize,
         /// The prefix of the names.
         prefix: String,
         /// The duration.
         millis: u64,
-        /// Whether they go on until each name was used.
+        /// Whether the tasks continue until each name was used.
         all: bool,
     },
     /// Sends the smallest command repeatedly. The reply is [`Delays`].
@@ -79,22 +80,22 @@ pub enum Job {
         /// The number of commands.
         count: usize,
     },
-    /// Sends messages that contain the time of their sending. The reply is the [`Delays`] of the
-    /// replies.
+    /// Sends messages, each of which contains the time when it was sent. The reply is [`Delays`]:
+    /// those of the replies to `PUBLISH`.
     Publish {
         /// The channel.
         channel: String,
         /// The number of messages.
         count: usize,
     },
-    /// Acquires with a fixed lease and never releases. The reply is [`Entered`].
+    /// Acquires with a fixed lease, and never releases. The reply is [`Entered`].
     Seize {
         /// The lock.
         name: String,
         /// The lease.
         lease_ms: u64,
     },
-    /// Acquires and releases, all tasks the same name. The reply is [`Paired`].
+    /// Acquires and releases. All tasks use the same name. The reply is [`Paired`].
     Share {
         /// The number of tasks.
         tasks: usize,
@@ -103,20 +104,21 @@ pub enum Job {
         /// The duration.
         millis: u64,
     },
-    /// Lets many tasks wait for a lock of another process. The reply is [`Grown`].
+    /// Lets many tasks wait for a lock that another process holds. The reply is [`Grown`].
     Wait {
         /// The number of tasks.
         tasks: usize,
         /// The lock.
         name: String,
     },
-    /// Lets many tasks wait at a gate, and opens it. The reply is the [`Delays`] until they know.
+    /// Lets many tasks wait at a gate, and opens it. The reply is [`Delays`]: until each task has
+    /// passed.
     Wake {
         /// The number of tasks.
         tasks: usize,
         /// The gate.
         name: String,
-        /// Its kind.
+        /// The kind of the gate.
         gate: Gate,
     },
 }
@@ -125,54 +127,55 @@ pub enum Job {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
-    /// A latch of 1.
+    /// A latch with the count 1.
     Latch,
-    /// A barrier of the tasks, and of one more that opens it.
+    /// A barrier for all tasks, and for one more task that opens it.
     Barrier,
-    /// The same with a double barrier. The tasks leave it after that.
+    /// A double barrier for the same tasks. They leave it after they have entered.
     DoubleBarrier,
 }
 
-/// The pairs of an acquisition and a release that were made.
+/// The result of acquiring and releasing in pairs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Paired {
-    /// Pairs of all tasks.
+    /// The number of pairs of all tasks.
     pub pairs: u64,
-    /// From the start of the first task to the end of the last one.
+    /// The time from the start of the first task to the end of the last one.
     pub wall_ns: u64,
-    /// The processor time that this process used meanwhile.
+    /// The processor time that this process used during that time.
     pub cpu_ns: u64,
     /// The median duration of a pair.
     pub p50_ns: u64,
-    /// The 99th percentile.
+    /// The 99th percentile of the duration of a pair.
     pub p99_ns: u64,
 }
 
 /// The result of contention for one name.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Contended {
-    /// Entries before the end.
+    /// The number of acquisitions before the end.
     pub entries: u64,
-    /// The entries by another task of this process than the previous one.
+    /// The number of acquisitions by another task of this process than the one before.
     pub hand_overs: u64,
-    /// The entries while another task of this process held the lock.
+    /// The number of acquisitions while another task of this process held the lock.
     pub overlaps: u64,
     /// The longest wait of a task.
     pub longest_wait_ns: u64,
     /// The processor time that this process used.
     pub cpu_ns: u64,
-    /// A log of every entry, if requested: task, entered, began to release.
+    /// If requested, an entry for each acquisition: the task, when it acquired, and when it started
+    /// to release.
     pub log: Vec<(u64, u64, u64)>,
 }
 
-/// The memory of a job.
+/// The memory that a job has allocated.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Grown {
-    /// The bytes in use after the job minus those before it; it may be negative.
+    /// The bytes in use after the job minus the bytes before it. The difference may be negative.
     pub bytes: i64,
 }
 
-/// The result of a job with background work only.
+/// The result of a job that only does background work.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Idled {
     /// The duration.
@@ -186,16 +189,16 @@ pub struct Idled {
 /// The time of an acquisition.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Entered {
-    /// On the monotonic clock.
+    /// The time on the monotonic clock.
     pub entered_ns: u64,
 }
 
 /// The delays of messages or replies.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Delays {
-    /// The median.
+    /// The median delay.
     pub p50_ns: u64,
-    /// The 99th percentile.
+    /// The 99th percentile of the delay.
     pub p99_ns: u64,
 }
 

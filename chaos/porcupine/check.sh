@@ -1,10 +1,11 @@
 #!/bin/sh
-# check.sh HISTORY: checks with Porcupine, for each object, whether a correct lock could have
-# replied as the chaos tests have recorded. Exit code 1: it could not. 2: no check was possible.
+# check.sh HISTORY: for each object, Porcupine checks whether a correct lock could have sent the
+# replies that the chaos run has recorded. Exit code 1: no correct lock could. Exit code 2: the
+# check was not possible.
 set -eu
 folder=$(cd "$(dirname "$0")" && pwd)
 
-# Go may be installed outside of the PATH.
+# Go may be installed in a folder that is not in PATH.
 PATH=$PATH:/usr/local/go/bin
 if ! command -v go >/dev/null; then
     echo 'judge: there is no Go: apt-get install -y --no-install-recommends golang-go' >&2

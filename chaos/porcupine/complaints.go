@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Porcupine reports only that no order is possible. These complaints name the holds at fault.
+// Porcupine reports only that no order of the operations is possible. These complaints name the
+// holds that caused it.
 
-// most limits the complaints of one kind that are printed for one object.
+// most is the number of complaints of one kind that are printed for one object.
 const most = 10
 
 func complaints(o *object, windows []window) []string {
@@ -30,7 +31,8 @@ func few(all []string) []string {
 	return append(all[:most:most], fmt.Sprintf("and %d more like these", len(all)-most))
 }
 
-// overlaps lists the times outside the windows at which too many processes believed to hold.
+// overlaps lists the times, outside of the windows, at which too many processes believed that they
+// held.
 func overlaps(o *object, windows []window) []string {
 	var found []string
 	var active []belief
@@ -109,7 +111,8 @@ func (b belief) String() string {
 		b.hold, b.process, b.mode, b.asked, b.from, shown(b.to))
 }
 
-// fallingTokens lists the tokens that are not above the token before, with no window in between.
+// fallingTokens lists the tokens that are not higher than the previous token, unless a window lies
+// between the two.
 func fallingTokens(beliefs []belief, windows []window) []string {
 	var found []string
 	var newest belief
@@ -130,7 +133,8 @@ func fallingTokens(beliefs []belief, windows []window) []string {
 	return found
 }
 
-// claimedAgain are claims of an element that was done before, with no window between.
+// claimedAgain lists the claims of an element that was done before, unless a window lies between
+// the two.
 func claimedAgain(beliefs []belief, windows []window) []string {
 	var found []string
 	var done *belief
@@ -145,26 +149,26 @@ func claimedAgain(beliefs []belief, windows []window) []string {
 	return found
 }
 
-// reaches: does a window have some of the time between?
+// reaches tells whether a window contains some of the time from `from` to `to`.
 func reaches(windows []window, from, to int64) bool {
 	i := sort.Search(len(windows), func(i int) bool { return windows[i].to >= from })
 	return i < len(windows) && windows[i].from <= to
 }
 
-// mayBeGrantedIn tells whether the request came before the end of a window and the reply after its
-// beginning.
+// mayBeGrantedIn tells whether the request was sent before the end of a window, and the reply came
+// after its start.
 func mayBeGrantedIn(windows []window, b belief) bool {
 	i := sort.Search(len(windows), func(i int) bool { return windows[i].to >= b.asked })
 	return i < len(windows) && windows[i].from <= b.from
 }
 
-// between tells whether a window began after `from` and ended at `to` or earlier.
+// between tells whether a window started after `from` and ended at `to` or earlier.
 func between(windows []window, from, to int64) bool {
 	i := sort.Search(len(windows), func(i int) bool { return windows[i].from > from })
 	return i < len(windows) && windows[i].to <= to
 }
 
-// lateWrites lists the writes that were accepted after a write with a newer token.
+// lateWrites lists the writes that were accepted after a write with a higher token.
 func lateWrites(writes []line) []string {
 	var found []string
 	var newest line
@@ -183,7 +187,8 @@ func lateWrites(writes []line) []string {
 	return found
 }
 
-// shown prints a time. The two limits become "the beginning" and "the end".
+// shown prints a time. The first and the last possible time are printed as "the beginning" and "the
+// end".
 func shown(at int64) string {
 	switch at {
 	case never:

@@ -10,25 +10,25 @@ import (
 	"sort"
 )
 
-// never is later than everything that happened.
+// never is later than every recorded time.
 const never = math.MaxInt64
 
-// history is the content of a file, with the holds collected for each object.
+// history is the content of a file. The holds are collected for each object.
 type history struct {
 	objects []*object
 	// The windows in which holds may overlap: sorted, and without overlaps between them.
 	windows []window
-	// Lines that end a hold that never began.
+	// The number of lines that end a hold which never started.
 	strays int
 }
 
-// object is one lock with all beliefs of holding it.
+// object is one lock, with all times in which a process believed that it held the lock.
 type object struct {
 	Name string `json:"name"`
 	// "lock", "fair", "fenced", "election", "read_write", "semaphore", "permits" or "queue".
 	Kind    string `json:"kind"`
 	Permits int    `json:"permits"`
-	// The replicas acknowledge each grant, so no failover may lose one.
+	// Whether replicas acknowledge each grant, so that no failover may lose one.
 	Replicated bool `json:"replicated"`
 
 	beliefs []belief
@@ -40,14 +40,14 @@ type belief struct {
 	hold    int64
 	process string
 	mode    string
-	// The token of the hold if the lock is fenced, otherwise 0.
+	// The token of the hold of a fenced lock; otherwise 0.
 	token int64
-	// The element of a claim, and whether it was done in the end, which was confirmed.
+	// The element of a claim, and whether the server confirmed in the end that it is done.
 	element string
 	done    bool
-	// The request was sent at `asked`. The process believed from `from` until `to`.
+	// The request was sent at `asked`. The process believed that it held from `from` until `to`.
 	asked, from, to int64
-	// The time of the reply to the release.
+	// When the reply to the release came.
 	ended int64
 }
 
@@ -73,7 +73,7 @@ type line struct {
 	Accepted bool   `json:"accepted"`
 }
 
-// header is the first line.
+// header is the first line of the file.
 type header struct {
 	Header  int       `json:"header"`
 	Objects []*object `json:"objects"`
@@ -117,19 +117,19 @@ func or(err, other error) error {
 	return other
 }
 
-// story collects the lines of a file while it is read.
+// story collects the lines of a file while they are read.
 type story struct {
 	objects []*object
 	byName  map[string]*object
 	enters  map[int64]line
-	// The earliest end of each hold.
+	// The earliest recorded end of each hold.
 	ends    map[int64]end
 	deaths  map[string][]int64
 	windows []window
 }
 
-// end is the time from which a hold is no longer believed, the time of the reply to the release,
-// and whether the element of the hold is done.
+// end has the time from which the process no longer believed that it held, the time of the reply to
+// the release, and whether the element of the hold is done.
 type end struct {
 	at, answered int64
 	done         bool
@@ -166,7 +166,8 @@ func (s *story) add(l line) error {
 	return nil
 }
 
-// enter keeps an acquisition. An acquisition without a reply is dropped: no process believed in it.
+// enter keeps an acquisition. It drops an acquisition without a reply, because no process believed
+// in it.
 func (s *story) enter(l line) error {
 	o, known := s.byName[l.Name]
 	if !known {
@@ -201,7 +202,7 @@ var modes = map[string]string{
 	"queue":      "claim",
 }
 
-// fits returns an error if the acquisition is impossible for this kind of object.
+// fits returns an error if an object of this kind cannot have the acquisition.
 func (o *object) fits(l line) error {
 	mode, known := modes[o.Kind]
 	if !known {
@@ -267,8 +268,8 @@ func (o *object) inOrder() {
 	sort.SliceStable(o.writes, func(i, j int) bool { return o.writes[i].At < o.writes[j].At })
 }
 
-// belief computes the time from the reply until the release, the loss or the death, whichever is
-// first. It is empty if the process died before the reply.
+// belief computes the time from the reply until the release, the loss or the death of the process,
+// whichever comes first. The time is empty if the process died before the reply.
 func (s *story) belief(l line) (belief, error) {
 	b := belief{hold: l.Hold, process: l.Process, mode: l.Mode, token: l.Token, element: l.Element,
 		asked: l.Call, from: *l.Return, to: never, ended: never}
@@ -300,7 +301,7 @@ func orNever(at *int64) int64 {
 	return *at
 }
 
-// merged joins windows that overlap and returns them in order.
+// merged joins windows that overlap, and returns them sorted.
 func merged(windows []window) []window {
 	sort.Slice(windows, func(i, j int) bool { return windows[i].from < windows[j].from })
 	var apart []window

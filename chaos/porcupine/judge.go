@@ -20,7 +20,8 @@ func (v verdict) good() bool {
 	return v.result == porcupine.Ok && len(v.complaints) == 0
 }
 
-// said is Porcupine's result, with a remark if there are complaints in spite of an Ok.
+// said returns the result of Porcupine. If there are complaints although the result is Ok, it adds
+// a remark.
 func (v verdict) said() string {
 	if v.result == porcupine.Ok && !v.good() {
 		return "Ok for Porcupine, but"
@@ -31,8 +32,8 @@ func (v verdict) said() string {
 const (
 	// The number of beliefs that are judged together.
 	longestPiece = 400
-	// The time in which Porcupine may search a piece. After it, the piece is checked with moments (see
-	// pieces.go).
+	// The time for which Porcupine may search a piece. If it needs longer, the piece is checked with
+	// moments (see pieces.go).
 	patience = time.Second
 )
 
@@ -44,8 +45,8 @@ func judge(h *history) []verdict {
 	return all
 }
 
-// judgeObject judges each element of a queue by itself: it is a lock that nobody takes after it is
-// done.
+// judgeObject judges each element of a queue separately: an element is a lock that nobody acquires
+// after it is done.
 func judgeObject(o *object, windows []window) verdict {
 	if o.Kind != "queue" {
 		return judgeLock(o, windows)
@@ -63,7 +64,7 @@ func judgeObject(o *object, windows []window) verdict {
 	return all
 }
 
-// elements are the claims of each element of a queue.
+// elements returns an object for each element of a queue, with the claims of that element.
 func (o *object) elements() []*object {
 	byName := map[string]*object{}
 	var all []*object
@@ -112,7 +113,7 @@ func (p piece) refused(result porcupine.CheckResult) string {
 	return fmt.Sprintf("from %s to %s: %s", shown(p.from), shown(p.to), result)
 }
 
-// operationsOf counts the acquisitions and the ends that the file contains.
+// operationsOf counts the acquisitions of the file, and their ends.
 func operationsOf(o *object) int {
 	count := len(o.beliefs)
 	for _, b := range o.beliefs {

@@ -30,7 +30,7 @@ func passes(t *testing.T, object string, lines ...string) {
 	}
 }
 
-// fails expects that Porcupine refuses the history and that a complaint contains these words.
+// fails expects that Porcupine rejects the history, and that a complaint contains these words.
 func fails(t *testing.T, words, object string, lines ...string) {
 	t.Helper()
 	v := judged(t, object, lines...)
@@ -99,7 +99,7 @@ func writes(hold, token, at int, accepted bool) string {
 func TestConsecutiveHoldsPass(t *testing.T) {
 	passes(t, lock,
 		enters(1, "exclusive", 0, 10), leaves(1, 20, 30),
-		// Its request waits from 5 on. Its reply comes before the reply to the release.
+		// This request waits from 5 on. Its reply comes before the reply to the release.
 		enters(2, "exclusive", 5, 25), leaves(2, 40, 50))
 }
 
@@ -188,10 +188,10 @@ func TestAnElementThatWentBackIsClaimedAgainAndOneThatIsDoneIsNot(t *testing.T) 
 	again := claims(2, "x", 21, 40)
 	passes(t, queue, claims(1, "x", 0, 10), leaves(1, 20, 30), again)
 	passes(t, queue, claims(1, "x", 0, 10), lost(1, 15), again)
-	// The worker died before the reply.
+	// The worker died before the reply came.
 	passes(t, queue, claims(1, "x", 0, 10), died(1, 15), done(1, 20, 30), again)
 	fails(t, "had done its element", queue, claims(1, "x", 0, 10), done(1, 20, 30), again)
-	// The new server does not know that it was done.
+	// The new server has not received that the element is done.
 	passes(t, queue, failover(25, 35), claims(1, "x", 0, 10), done(1, 20, 30), again)
 }
 
@@ -199,7 +199,7 @@ func TestTokensMayFallOnlyDuringAFailover(t *testing.T) {
 	first := []string{failover(10, 20), entersWith(1, "exclusive", 0, 5, 7), leaves(1, 8, 9)}
 	passes(t, fenced, append(first,
 		entersWith(2, "exclusive", 21, 22, 6), leaves(2, 23, 24), entersWith(3, "exclusive", 21, 25, 7))...)
-	// Granted in the window, but the reply comes after it.
+	// The lock is granted in the window, but the reply comes after the window.
 	passes(t, fenced, append(first,
 		entersWith(2, "exclusive", 21, 22, 7), leaves(2, 23, 24), entersWith(3, "exclusive", 20, 25, 6))...)
 	fails(t, "the token 6 of hold 3", fenced, append(first,
@@ -275,8 +275,8 @@ func TestTheReportNamesTheErrorsAndCountsThem(t *testing.T) {
 	}
 }
 
-// For every history, Porcupine must give the same result with times and with moments, in
-// pieces and in one piece, and the direct check of overlaps must agree.
+// For every history, Porcupine must give the same result with times and with moments, in pieces and
+// as one piece. The direct check of overlaps must agree.
 func TestAllWaysOfJudgingAgree(t *testing.T) {
 	wrong := 0
 	for seed := int64(0); seed < 6000; seed++ {
@@ -339,8 +339,8 @@ func anything(chance *rand.Rand) *object {
 	return &o
 }
 
-// Ten minutes with twenty names. The check takes some seconds of one core. The limit of a
-// minute leaves room for a busy machine.
+// A run of ten minutes with twenty names. The check takes some seconds of one core. The limit is a
+// minute because the machine may be busy.
 func TestTenMinutesAreJudgedWithinAMinute(t *testing.T) {
 	var objects []*object
 	for i := 0; i < 20; i++ {
@@ -370,8 +370,8 @@ func TestOneOverlapInTenMinutesIsFound(t *testing.T) {
 	}
 }
 
-// honest returns the history of a correct lock of a random kind, with sixteen processes that
-// always want it.
+// honest returns the history of a correct lock of a random kind. Sixteen processes acquire the lock
+// again after each release.
 func honest(chance *rand.Rand, holds int) *object {
 	kinds := []object{{Kind: "lock", Permits: 1}, {Kind: "fenced", Permits: 1},
 		{Kind: "read_write", Permits: 1}, {Kind: "semaphore", Permits: 3}}

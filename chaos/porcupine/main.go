@@ -1,7 +1,7 @@
-// The judge reads a history that the referee of the chaos tests has recorded. For each object it
-// decides whether a correct lock could have replied so. The decision is made by Porcupine, a
-// checker of linearizability, with the lock of model.go.
-// README.md describes the rules and the method. Start at judge.go.
+// The judge reads a history that the referee of a chaos run has recorded. For each object, it
+// decides whether a correct lock could have sent these replies. Porcupine, a checker of
+// linearizability, decides this with the lock of model.go. README.md describes the rules and the
+// method. Start at judge.go.
 package main
 
 import (
@@ -26,7 +26,8 @@ func main() {
 	}
 }
 
-// errWrong: the history could be read, but no correct lock could have replied so.
+// errWrong means that the history could be read, but that no correct lock could have sent these
+// replies.
 var errWrong = errors.New("the history is wrong")
 
 func check(path string, out io.Writer) error {

@@ -2,8 +2,8 @@ package main
 
 import "github.com/anishathalye/porcupine"
 
-// state is the state of a lock: the numbers of its holders, its newest token, and whether it is an element
-// that is done.
+// state is the state of a lock: the numbers of its holders, its newest token, and, for an element,
+// whether it is done.
 type state struct {
 	exclusive, shared int
 	token             int64
@@ -15,13 +15,13 @@ type step struct {
 	hold   int64
 	leaves bool
 	mode   string
-	// The token, if this is a new hold of a fenced lock; otherwise 0.
+	// The token, if the step is a new hold of a fenced lock; otherwise 0.
 	token int64
-	// Its element is done when it leaves.
+	// Whether the element is done when the claim ends.
 	done bool
 }
 
-// model is a lock that begins in the state `start` and has this number of permits.
+// model is a lock that starts in the state `start` and has a number of permits.
 func model(permits int, start state) porcupine.Model {
 	return porcupine.Model{
 		Init: func() interface{} { return start },
@@ -60,7 +60,7 @@ func (s state) enter(does step, permits int) (bool, state) {
 	}
 }
 
-// leave ends a hold. It is refused if no such hold exists.
+// leave ends a hold. It is rejected if the hold does not exist.
 func (s state) leave(does step) (bool, state) {
 	s.done = s.done || does.done
 	if does.mode == "exclusive" || does.mode == "claim" {

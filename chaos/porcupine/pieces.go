@@ -2,22 +2,23 @@ package main
 
 import "github.com/anishathalye/porcupine"
 
-// piece is a part of an object's history that is judged by itself.
+// piece is a part of an object's history that is judged separately.
 type piece struct {
 	from, to int64
-	// The newest token before this piece, or 0: every token of the piece must be above it.
+	// The newest token before this piece, or 0. Every token of the piece must be higher.
 	token int64
-	// Whether an element was done before it.
+	// Whether the element was done before this piece.
 	done bool
-	// The beliefs that last when the piece begins, and the beliefs that begin in it.
+	// The beliefs that have started before the piece and have not ended, and the beliefs that start in
+	// it.
 	carried, new []belief
 }
 
-// pieces cuts the history of an object. It leaves out the windows in which holds may overlap.
-// The rest is cut after every `longest` beliefs, because a short piece is searched quickly.
+// pieces cuts the history of an object. It leaves out the windows in which holds may overlap, and
+// cuts the rest after every `longest` beliefs, because the search in a short piece is quick.
 //
-// No violation is allowed at a cut: every process that believes when a piece begins counts as
-// a holder at its beginning.
+// A cut allows no violation: a process that believes at the start of a piece that it holds counts
+// as a holder there.
 func pieces(o *object, windows []window, longest int) []piece {
 	if o.Replicated {
 		windows = nil
@@ -32,7 +33,7 @@ func pieces(o *object, windows []window, longest int) []piece {
 }
 
 // cut makes pieces of the time between two windows. Tokens must grow from one piece to the next.
-// After a window they may start again, because the server may have forgotten them.
+// After a window, tokens may start again, because the new server may have lost them.
 func cut(beliefs []belief, from, to int64, longest int) []piece {
 	var all []piece
 	now := piece{from: from, to: to, carried: believing(beliefs, from)}
@@ -41,7 +42,7 @@ func cut(beliefs []belief, from, to int64, longest int) []piece {
 			continue
 		}
 		if b.asked <= from {
-			// The grant may lie in the window, and its token may have been forgotten.
+			// The grant may lie in the window, and the new server may have lost its token.
 			b.token = 0
 		}
 		if len(now.new) >= longest && b.from > now.new[len(now.new)-1].from {
@@ -58,7 +59,7 @@ func (p piece) until(to int64) piece {
 	return p
 }
 
-// next is the piece after this one, still without new beliefs.
+// next returns the piece after this one, without new beliefs.
 func (p piece) next(from, to int64) piece {
 	known := append(p.carried[:len(p.carried):len(p.carried)], p.new...)
 	behind := piece{from: from, to: to, token: p.token, done: p.done, carried: believing(known, from)}
@@ -73,7 +74,7 @@ func (p piece) next(from, to int64) piece {
 	return behind
 }
 
-// believing returns the beliefs that began before `at` and end after it.
+// believing returns the beliefs that started before `at` and end after it.
 func believing(beliefs []belief, at int64) []belief {
 	var found []belief
 	for _, b := range beliefs {
@@ -85,8 +86,8 @@ func believing(beliefs []belief, at int64) []belief {
 }
 
 // operations returns the operations for which Porcupine searches an order. A grant takes effect
-// between its request and its reply, and so does a release. A lost hold, or a hold of a dead
-// process, ends at any time from the loss or the death on.
+// between its request and its reply, and so does a release. A hold that was lost, or whose process
+// died, may end at any time after that.
 func (p piece) operations() []porcupine.Operation {
 	var all []porcupine.Operation
 	for _, b := range p.carried {
@@ -107,8 +108,8 @@ func (p piece) operations() []porcupine.Operation {
 }
 
 // moments returns the same operations, each at one moment: a grant at its reply, and an end at its
-// request. This makes each hold as short as possible, and a shorter hold excludes no other hold. So
-// if any order is possible, this one is: the result is the same, and there is nothing to search.
+// request. This makes each hold as short as possible, and a shorter hold excludes no other hold. If
+// any order is possible, this one is possible, too. So the result is the same without a search.
 func moments(operations []porcupine.Operation) []porcupine.Operation {
 	short := append([]porcupine.Operation(nil), operations...)
 	for i := range short {

@@ -22,7 +22,7 @@ pub fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The time from one instant to a later one, or zero.
+/// The time from `earlier` to `later`, or zero if `later` is not later.
 #[must_use]
 pub fn since(earlier: Nanos, later: Nanos) -> Duration {
     Duration::from_nanos(later.saturating_sub(earlier))

@@ -17,9 +17,9 @@ use crate::worker::{Shared, Worker, look};
 /// The settings that all workers share.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The address of the servers.
+    /// The URL of the servers.
     pub url: String,
-    /// The same for the first worker, which has its own links.
+    /// The addresses for the first worker, which has its own links.
     pub apart: Place,
     /// The objects of the contention.
     pub objects: Vec<Object>,
@@ -29,7 +29,7 @@ pub struct Plan {
     pub folder: PathBuf,
     /// The seed of all random choices.
     pub seed: u64,
-    /// Whether the first worker is disobedient: it sometimes enters without a request.
+    /// Whether the first worker is disobedient: it sometimes acts as a holder without a request.
     pub disobeys: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Crew {
     plan: Plan,
     record: Shared,
     workers: Vec<(Language, Worker)>,
-    /// The number of workers that were ever started.
+    /// The number of workers that were started, including those that have ended.
     started: u64,
     /// The current names of renamed objects, by their first names.
     renamed: Vec<(String, String)>,
@@ -98,15 +98,16 @@ impl Crew {
         self.workers.iter_mut().for_each(|(_, worker)| worker.rename(name, to));
     }
 
-    /// Lets all workers release what they hold, and end. Returns the errors of that.
+    /// Orders all workers to release what they hold, and to end. Returns the errors of workers that
+    /// did not.
     pub fn dismiss(mut self) -> Vec<String> {
         self.workers.iter_mut().for_each(|(_, worker)| worker.dismiss());
         let gone = self.workers.iter_mut().map(|(_, worker)| worker.wait_until_gone(FAREWELL));
         gone.flatten().collect()
     }
 
-    /// Kills a worker, and starts another one. The holds of the dead one are free when their leases
-    /// end: the recovery of their names shows it.
+    /// Kills a worker, and starts another one. The killed worker's holds end with their leases: the
+    /// run waits until their names are granted again.
     fn replace(&mut self, victim: usize) -> HealedFault {
         let language = self.workers[victim].0;
         self.workers[victim].1.kill();
@@ -154,7 +155,7 @@ impl Crew {
     }
 }
 
-/// The program of the worker with Leasehold, which is in the same folder.
+/// The program of the worker with Leasehold. It is in the same folder as this program.
 fn rust() -> Command {
     let own = env::current_exe().expect("a running program has a path");
     Command::new(own.with_file_name("worker"))
@@ -168,7 +169,7 @@ const RUST: usize = 5;
 const JAVA: usize = 2;
 const RUST_TASKS: u64 = 4;
 const JAVA_THREADS: u64 = 3;
-/// The largest number of holds of a process.
+/// A number that is larger than the number of holds of any process.
 const HOLDS: u64 = 1_000_000_000;
 /// The time in which a worker must release everything.
 const FAREWELL: Duration = Duration::from_secs(30);

@@ -1,4 +1,5 @@
-//! The end of a run: what is left in the queues is done, and the last fair waiters leave theirs.
+//! The end of a run: all elements that are left in queues are claimed and done, and the dead
+//! waiters of fair locks leave their queues.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use crate::orders::{Kind, Mode, Object};
 use crate::worker::{Shared, look};
 use crate::worker_event::WorkerEvent;
 
-/// Claims all elements until no queue has one, and notes the claims. Those of dead workers come back
-/// within a lease. Returns what was not possible.
+/// Claims all elements until no queue has one, and records the claims. The claims of dead workers
+/// end within a lease. Returns what failed.
 #[must_use]
 pub fn drain(client: &Client, objects: &[Object], record: &Shared, ttl: Duration) -> Vec<String> {
     let queues = objects.iter().filter(|it| it.kind == Kind::Queue);
@@ -23,7 +24,7 @@ pub fn drain(client: &Client, objects: &[Object], record: &Shared, ttl: Duration
     failed.map(|error| format!("the drain failed: {error}")).collect()
 }
 
-/// Acquires each fair lock once. Dead waiters leave its queue before that.
+/// Acquires each fair lock once, before which its dead waiters must have left the queue.
 #[must_use]
 pub fn clear_fair_queues(client: &Client, objects: &[Object]) -> Vec<String> {
     let fair = objects.iter().filter(|it| it.kind == Kind::Fair);
@@ -51,7 +52,7 @@ impl Drain<'_> {
         Ok(())
     }
 
-    /// Whether there was an element.
+    /// Claims one element, and reports it as done. Returns whether there was one.
     fn claim(&mut self, queue: &Queue<String>) -> Result<bool, Error> {
         let (hold, call) = (self.next_hold, now());
         let Some(claim) = queue.try_claim()? else { return Ok(false) };
@@ -75,8 +76,8 @@ impl Drain<'_> {
     }
 }
 
-/// An expired claim goes back this much later at most.
+/// How much later than at the end of its lease a claim may be given back.
 const GRACE: Duration = Duration::from_secs(2);
-/// The timeouts of dead Redisson waiters are over by then.
+/// By then, the timeouts of dead Redisson waiters have ended.
 const FAIR: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);

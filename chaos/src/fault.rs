@@ -5,30 +5,30 @@ use std::fmt;
 
 use crate::clock::Nanos;
 
-/// A kind of fault: a row of the report.
+/// A kind of fault. Each kind is a row of the report.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Fault {
     /// A worker is killed, and another one started.
     WorkerKilled,
-    /// A worker is suspended, sometimes for longer than its leases.
+    /// A worker is suspended, sometimes for longer than its leases last.
     WorkerStopped,
-    /// The only server is killed, and started with its data.
+    /// The only server is killed, and started again with its data.
     ServerKilled,
-    /// A server is suspended, but not for long enough to be replaced.
+    /// A server is suspended, but too briefly to be replaced.
     ServerStopped,
     /// A server closes all connections of clients.
     ConnectionsKilled,
-    /// No client reaches a server: connections end, and new ones are refused.
+    /// No client reaches a server: connections are closed, and new ones are refused.
     LinksCut,
-    /// No client reaches a server: nothing arrives, and no connection ends.
+    /// No client reaches a server: no bytes arrive, but no connection is closed.
     LinksBlackHoled,
-    /// A master is killed and replaced. Later it comes back.
+    /// A master is killed and replaced. Later it is started again.
     MasterKilled,
-    /// A master is suspended until it is replaced. Then it continues.
+    /// A master is suspended until it is replaced. After that, it continues.
     MasterStopped,
     /// A master loses the links to all other servers, and clients still reach it.
     MasterCutOff,
-    /// A master and one worker reach each other, and no other process.
+    /// A master and one worker reach each other, but no other process.
     MasterAndWorkerCutOff,
     /// A healthy master is replaced.
     FailoverAsked,
@@ -42,7 +42,7 @@ pub enum Fault {
     SlotMoved,
 }
 
-/// Its name in the report.
+/// The name of the fault in the report.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -69,7 +69,7 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// Whether a server replaces another one.
+    /// Whether another server replaces a master.
     #[must_use]
     pub fn replaces_a_master(self) -> bool {
         use Fault::{
@@ -86,26 +86,26 @@ impl Fault {
         all.contains(&self)
     }
 
-    /// Its name in the history.
+    /// The name of the fault in the history.
     #[must_use]
     pub fn word(self) -> String {
         format!("{self:?}")
     }
 }
 
-/// A fault that has struck and is healed.
+/// A fault that has happened and is healed.
 #[derive(Clone, Debug)]
 pub struct HealedFault {
     /// The kind of fault.
     pub fault: Fault,
     /// When it began.
     pub from: Nanos,
-    /// When the servers could serve again. Something else may not have been healed yet.
+    /// When the servers could serve again. Other parts of the fault may not have been healed yet.
     pub served: Nanos,
     /// When everything was healed.
     pub healed: Nanos,
-    /// Whether one server replaced another one, so that the latest grants may be lost.
+    /// Whether a server replaced another one, which may lose the latest grants.
     pub failover: bool,
-    /// The names whose recovery is measured. `None` means all.
+    /// The names whose recovery is measured. `None` means all names.
     pub names: Option<BTreeSet<String>>,
 }

@@ -23,7 +23,7 @@ pub fn write(
     ttl: Duration,
 ) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
-    // A latch has no holds, and those of a multi-lock are holds of its members.
+    // A latch has no holds. A hold of a multi-lock is recorded as holds of its members.
     let is_held = |it: &&Object| !matches!(it.kind, Kind::Latch | Kind::Multi);
     let held: Vec<_> = objects.iter().filter(is_held).collect();
     let header = json!({ "header": 1, "seed": seed, "on": on, "objects": held });
@@ -56,7 +56,7 @@ pub fn write(
     file.flush()
 }
 
-/// The start and the end of a hold, if there was a grant.
+/// The lines for the start and the end of a hold. There are none if it was not granted.
 fn operations(number: u64, name: String, hold: &Hold) -> Vec<Value> {
     let Some(entered) = hold.entered else { return vec![] };
     let mut enter = json!({ "op": "enter", "hold": number, "process": hold.process,
@@ -80,8 +80,8 @@ fn operations(number: u64, name: String, hold: &Hold) -> Vec<Value> {
     [Some(enter), end].into_iter().flatten().collect()
 }
 
-/// The members of a multi-lock have a hold each. Their numbers are this far apart: a process has
-/// fewer holds than that.
+/// Each member of a multi-lock has a hold of its own in the history. Their numbers are this far
+/// apart, which is more than the number of holds of any process.
 const MEMBERS: u64 = 100_000_000;
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
     use crate::worker_event::WorkerEvent;
 
     #[test]
-    fn multi_lock_is_written_as_holds_of_its_members() {
+    fn history_records_a_multi_lock_as_holds_of_its_members() {
         let mut record = Record::default();
         let (name, mode) = ("both".to_owned(), Mode::Exclusive);
         record.note("rust-1", WorkerEvent::Ask { hold: 7, name, mode, call: 1 });

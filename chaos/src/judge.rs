@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Lets it check the history. Returns its output.
+/// Lets the judge check the history. Returns its output.
 ///
 /// # Errors
 ///
-/// Its output if it rejects the history, or why it could not be started.
+/// If the judge rejects the history, its output. If it could not be started, the reason.
 pub fn ask(history: &Path) -> Result<String, String> {
     let check: PathBuf = [env!("CARGO_MANIFEST_DIR"), "porcupine", "check.sh"].iter().collect();
     let run = Command::new(&check).arg(history).output();

@@ -1,4 +1,4 @@
-//! Data that stays in Redis after all workers have ended, and must not.
+//! Data that is left in Redis after all workers have ended, although it must not be.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -10,8 +10,8 @@ use crate::clock::{nanos, now};
 use crate::orders::{Kind, Object};
 use crate::site::Site;
 
-/// Waits for one lease, and checks: locks must be free, permits must be available, and all other
-/// keys must have a TTL. Exceptions are numbers that never expire, and a latch that a failover has
+/// Waits for one lease, and then checks that locks are free, permits are available, and all other
+/// keys have a TTL. Exceptions are numbers that never expire, and a latch that a failover has
 /// closed again.
 pub fn look(
     site: &dyn Site,
@@ -21,7 +21,7 @@ pub fn look(
 ) -> Vec<String> {
     let limit = now() + nanos(ttl + GRACE);
     loop {
-        // The next request takes an expired permit back.
+        // An expired permit becomes free only at the next request, which this loop sends.
         let found = [unavailable(client, objects), left(site, objects, closed_again)].concat();
         if found.is_empty() || now() > limit {
             return found;
@@ -30,7 +30,7 @@ pub fn look(
     }
 }
 
-/// Expirable semaphores without all of their permits.
+/// Expirable semaphores of which a permit is missing.
 fn unavailable(client: &Client, objects: &[Object]) -> Vec<String> {
     let mut found = vec![];
     for Object { name, permits, .. } in objects.iter().filter(|it| it.kind == Kind::Permits) {
@@ -42,7 +42,7 @@ fn unavailable(client: &Client, objects: &[Object]) -> Vec<String> {
     found
 }
 
-/// Semaphores without all of their permits.
+/// Semaphores of which a permit is missing.
 pub fn lacking(site: &dyn Site, semaphores: &[Object]) -> Vec<String> {
     let mut found = vec![];
     for Object { name, permits, .. } in semaphores {
@@ -81,7 +81,8 @@ fn is_number(object: &Object) -> bool {
     matches!(object.kind, Kind::Semaphore | Kind::Permits)
 }
 
-/// Numbers of permits, tokens, and the semaphore permits of dead processes.
+/// The keys of an object that may stay: the number of permits, the token, and permits that a dead
+/// process holds.
 fn what_stays(object: &Object) -> Vec<String> {
     let name = &object.name;
     match object.kind {
@@ -105,6 +106,6 @@ const KEYS_AND_TIMES: &str = "local found = {} \
         found[#found + 1] = tostring(redis.call('PTTL', key)) \
     end \
     return found";
-/// A periodic check may see it this much later.
+/// A check happens once in a period, and so may see the end of a lease this much later.
 const GRACE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);

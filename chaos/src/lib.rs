@@ -1,9 +1,9 @@
 //! Chaos: processes contend for objects of every kind while servers, links and processes fail. A
-//! referee outside Redis sees all holds with their times.
+//! referee outside of Redis sees all holds with their times.
 //!
-//! `make chaos` runs it. A run begins in `src/bin/chaos.rs`. A worker is a process that follows
-//! [`Orders`](orders::Orders). It writes each of its actions to its pipe, as a
-//! [`WorkerEvent`](worker_event::WorkerEvent). Workers with Leasehold are in `src/bin/worker`,
+//! `make chaos` executes a run, which starts in `src/bin/chaos.rs`. A worker is a process that
+//! follows [`Orders`](orders::Orders). It writes each of its actions to its pipe, as a
+//! [`WorkerEvent`](worker_event::WorkerEvent). Workers with Leasehold are in `src/bin/worker`, and
 //! those with the real Redisson in `leasehold.interop.Contender`. The [`record`] collects the
 //! events, the [`referee`] finds violations, and the [`report`] counts them.
 

@@ -1,69 +1,69 @@
-//! The orders of a worker: lines of JSON, the first one at its start.
+//! The orders to a worker. Each order is a line of JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The first line that a worker reads.
+/// The first line that a worker reads: its settings.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Orders {
-    /// Its name.
+    /// The name of the worker.
     pub process: String,
-    /// The number of its first hold.
+    /// The number of the worker's first hold.
     pub first_hold: u64,
     /// The address of the servers.
     pub place: Place,
-    /// The seed of its random choices.
+    /// The seed of the worker's random choices.
     pub seed: u64,
-    /// The number of its contending tasks or threads.
+    /// The number of the worker's contending tasks or threads.
     pub tasks: u64,
-    /// The lease of its holds.
+    /// The lease of the worker's holds, in milliseconds.
     pub ttl_ms: u64,
-    /// Whether it sometimes enters without a request, which the referee must notice.
+    /// Whether the worker sometimes acts as a holder without a request. The referee must find this.
     pub disobeys: bool,
-    /// The objects.
+    /// The objects for which the worker contends.
     pub objects: Vec<Object>,
 }
 
-/// The address of the servers for a worker.
+/// The addresses of the servers, as one worker reaches them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Place {
-    /// The addresses of some of them.
+    /// A URL with the addresses of some servers.
     pub url: String,
-    /// The port of a link, by the announced port.
+    /// The ports of links, by the ports that servers announce.
     pub ports: BTreeMap<u16, u16>,
 }
 
-/// A later order.
+/// An order after the first line.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Order {
     /// Contend for this name instead of another one.
     Rename {
-        /// Its first name.
+        /// The first name of the object.
         name: String,
-        /// Its current name.
+        /// The current name of the object.
         to: String,
     },
     /// Release everything, and end.
     Stop,
 }
 
-/// An object of the contention.
+/// An object for which workers contend.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Object {
-    /// Its name in Redis.
+    /// The name of the object in Redis.
     pub name: String,
     /// The kind of the object.
     pub kind: Kind,
-    /// The number of concurrent holds, of permits.
+    /// How many holds the object allows at the same time.
     pub permits: u32,
     /// Whether a replica must have acknowledged each grant.
     pub replicated: bool,
     /// The locks of a multi-lock.
     pub members: Vec<String>,
-    /// Whether Redisson workers use it, too.
+    /// Whether Redisson workers also use the object.
     pub java: bool,
 }
 
@@ -79,9 +79,9 @@ pub enum Kind {
     ReadWrite,
     /// Permits without a lease.
     Semaphore,
-    /// Permits that expire.
+    /// Permits with leases.
     Permits,
-    /// A latch that is closed with the count 1.
+    /// A latch whose count is 1 while it is closed.
     Latch,
     /// A lock whose waiters queue.
     Fair,
@@ -97,26 +97,26 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Exclusive.
+    /// No other hold is allowed at the same time.
     Exclusive,
-    /// Shared by all readers.
+    /// A reader shares the lock with other readers.
     Shared,
-    /// One permit.
+    /// The hold of one permit.
     Permit,
     /// No hold: a task passes a latch.
     Pass,
-    /// One element.
+    /// The claim of one element.
     Claim,
 }
 
 impl Place {
-    /// The address for workers without their own links.
+    /// The addresses for workers that use the links of all clients.
     #[must_use]
     pub fn of_all(url: String) -> Self {
         Self { url, ports: BTreeMap::new() }
     }
 
-    /// The link to this address, or the address itself.
+    /// The address of the link for `address`. `None` if the worker must use `address` itself.
     #[must_use]
     pub fn translated(&self, address: &str) -> Option<String> {
         let (host, port) = address.rsplit_once(':')?;
@@ -126,11 +126,12 @@ impl Place {
 }
 
 impl Object {
-    /// An object with one hold at a time, by the word of the primary.
+    /// An object that allows one hold at a time, and whose grants need no acknowledgement by a
+    /// replica.
     #[must_use]
     pub fn new(kind: Kind, name: impl Into<String>) -> Self {
-        // Redisson repeats a request after a timeout, and a semaphore then counts it twice. No lease
-        // corrects that.
+        // After a timeout, Redisson repeats a request. A semaphore then counts the request twice,
+        // and has no lease that would correct this.
         let java = !matches!(kind, Kind::Semaphore | Kind::Latch);
         Self { name: name.into(), kind, permits: 1, replicated: false, members: vec![], java }
     }
@@ -148,20 +149,21 @@ impl Object {
         self
     }
 
-    /// Requires a replica to acknowledge each grant. Redisson does not wait for that.
+    /// Requires a replica to acknowledge each grant. Redisson workers do not use the object,
+    /// because Redisson does not wait for a replica.
     #[must_use]
     pub fn replicated(self) -> Self {
         Self { replicated: true, ..self }.without_java()
     }
 
-    /// Leaves it to Leasehold workers.
+    /// Lets only Leasehold workers use the object.
     #[must_use]
     pub fn without_java(mut self) -> Self {
         self.java = false;
         self
     }
 
-    /// Whether its holds have tokens.
+    /// Whether holds of the object have tokens.
     #[must_use]
     pub fn has_tokens(&self) -> bool {
         matches!(self.kind, Kind::Fenced | Kind::Election)

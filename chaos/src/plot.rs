@@ -1,10 +1,10 @@
-//! The order of the faults, by a seed.
+//! The order of the faults, which the seed decides.
 
 use fastrand::Rng;
 
 use crate::fault::Fault;
 
-/// Faults without an end: each cycle has all of them, in a new order.
+/// Yields faults without end. Each cycle has every fault once, in a new order.
 #[derive(Clone, Debug)]
 pub struct Plot {
     faults: Vec<Fault>,
@@ -19,7 +19,7 @@ impl Plot {
         Self { faults: faults.to_vec(), left: vec![], rng: Rng::with_seed(seed) }
     }
 
-    /// The next fault, and the random numbers for its details.
+    /// The next fault, and random numbers for its details.
     pub fn next_fault(&mut self) -> (Fault, Rng) {
         if self.left.is_empty() {
             self.left.clone_from(&self.faults);
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seed_repeats_its_run_and_faults_are_balanced() {
+    fn same_seed_repeats_faults_and_each_fault_is_equally_frequent() {
         let faults = [Fault::LinksCut, Fault::WorkerKilled, Fault::ServerKilled];
         let story = |seed| {
             let mut plot = Plot::new(&faults, seed);

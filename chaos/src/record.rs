@@ -12,23 +12,23 @@ use crate::worker_event::WorkerEvent;
 /// All events of one run.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// The requests, by number of the hold.
+    /// The requests, by the number of the hold.
     pub holds: BTreeMap<u64, Hold>,
-    /// The processes that were killed or ended, and when.
+    /// The processes that were killed or have ended, and when.
     pub deaths: BTreeMap<String, Nanos>,
-    /// The elements of queues, and when the store confirmed them.
+    /// The elements of queues, and when the store confirmed each of them.
     pub pushed: Vec<Push>,
-    /// Writes behind the fence, in the order in which they arrived.
+    /// The writes to the resources of fenced locks, in the order in which they arrived.
     pub writes: Vec<Write>,
     /// The faults of servers, links and processes.
     pub faults: Vec<HealedFault>,
-    /// The latches that were opened, and when that began.
+    /// The latches that were opened, and when the opening started.
     pub opened: BTreeMap<String, Nanos>,
-    /// The workers that have begun.
+    /// The workers that have started, and when.
     pub ready: BTreeMap<String, Nanos>,
-    /// The errors of requests, and their numbers.
+    /// The errors of requests, and how often each of them came.
     pub refusals: BTreeMap<String, u64>,
-    /// Lines that could not be parsed.
+    /// Lines of workers that could not be parsed.
     pub nonsense: Vec<String>,
     /// The granted holds, in the order of their reports.
     entries: Vec<u64>,
@@ -38,60 +38,60 @@ pub struct Record {
 /// A request, and its result.
 #[derive(Clone, Debug)]
 pub struct Hold {
-    /// The worker.
+    /// The name of the worker.
     pub process: String,
-    /// The object.
+    /// The name of the object.
     pub name: String,
-    /// The mode.
+    /// The mode of the hold.
     pub mode: Mode,
-    /// When it was sent.
+    /// When the worker sent the request.
     pub call: Nanos,
-    /// When the worker began to believe that it holds, if it did.
+    /// When the worker started to believe that it held, if it did.
     pub entered: Option<Nanos>,
-    /// Its token, of a fenced lock.
+    /// The token, if it is a fenced lock.
     pub token: Option<u64>,
-    /// The claimed element, of a queue.
+    /// The claimed element, if it is a queue.
     pub element: Option<String>,
     /// Whether the store has confirmed that the element is done.
     pub done: bool,
-    /// When it gave up without a hold.
+    /// When the worker gave up without a hold.
     pub gave_up: Option<Nanos>,
-    /// When it began to release.
+    /// When the worker started to release.
     pub leaving: Option<Nanos>,
-    /// When it received the reply to the release.
+    /// When the worker received the reply to the release.
     pub left: Option<Nanos>,
-    /// When it believed in the hold for the last time, if it has not released it.
+    /// When the worker believed for the last time that it held, if it did not release.
     pub lost: Option<Nanos>,
 }
 
 /// An element of a queue.
 #[derive(Clone, Debug)]
 pub struct Push {
-    /// The queue.
+    /// The name of the queue.
     pub name: String,
     /// The element.
     pub element: String,
-    /// When the store confirmed it.
+    /// When the store confirmed the push.
     pub at: Nanos,
 }
 
 /// A write to the resource of a fence.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// The resource.
+    /// The name of the resource.
     pub name: String,
-    /// The process that wrote.
+    /// The number of the hold under which the process wrote.
     pub hold: u64,
-    /// Its token.
+    /// The token of the write.
     pub token: u64,
-    /// When it arrived.
+    /// When the write arrived.
     pub at: Nanos,
     /// Whether the gate accepted it.
     pub accepted: bool,
 }
 
 impl Record {
-    /// Notes an event of a process.
+    /// Records an event of a process.
     pub fn note(&mut self, process: &str, event: WorkerEvent) {
         match event {
             WorkerEvent::Ready { at } => {
@@ -127,9 +127,9 @@ impl Record {
         }
     }
 
-    /// The holds that were granted since `from`, in the order of the grants.
+    /// The holds that were granted since `from`, in the order in which workers reported them.
     pub fn entered_since(&self, from: Nanos) -> Vec<(Nanos, &Hold)> {
-        // A line may arrive late, but at most by this.
+        // A report may arrive late, but at most by `LATE`.
         let enough = from.saturating_sub(LATE);
         let entries = self.entries.iter().rev().map(|it| &self.holds[it]);
         let dated = entries.filter_map(|it| Some((it.entered?, it)));
@@ -145,7 +145,7 @@ impl Record {
         self.entries.len()
     }
 
-    /// The time in which the owner of a hold believed in it, if it did.
+    /// The time in which the worker believed that it held, if it did.
     #[must_use]
     pub fn belief(&self, hold: &Hold) -> Option<(Nanos, Nanos)> {
         let from = hold.entered?;
@@ -154,7 +154,7 @@ impl Record {
         Some((from, until.unwrap_or(Nanos::MAX)))
     }
 
-    /// The holds with leases that a process may have had when it died.
+    /// The names of holds with leases that a process may have had when it died.
     #[must_use]
     pub fn held_by(&self, process: &str) -> BTreeSet<String> {
         let of_it = |it: &&Hold| it.process == process && it.mode == Mode::Exclusive;
@@ -189,5 +189,5 @@ impl Hold {
     }
 }
 
-/// A worker that is suspended for long reports its earlier events afterwards.
+/// A worker that was suspended reports its earlier events only after that.
 const LATE: Nanos = 10_000_000_000;

@@ -1,4 +1,4 @@
-//! The table of a run: a row for each fault.
+//! The table of a run. Each kind of fault is a row.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -8,12 +8,13 @@ use crate::clock::Nanos;
 use crate::fault::{Fault, HealedFault};
 use crate::referee::{Verdict, Violation};
 
-/// The recovery after a fault.
+/// How long the recovery after a fault took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recovery {
-    /// From the moment at which the servers could serve until the first grant.
+    /// The time from the moment when servers could serve again until the first grant.
     pub first: Option<Duration>,
-    /// From the end of the fault until each worker had a grant, and each object was granted.
+    /// The time from the end of the fault until each worker had a grant, and each object had been
+    /// granted.
     pub everybody: Option<Duration>,
 }
 
@@ -35,7 +36,7 @@ struct Row {
 }
 
 impl Report {
-    /// Counts each violation for the latest fault before it.
+    /// Counts each violation for the last fault before it.
     #[must_use]
     pub fn new(faults: &[(HealedFault, Recovery)], verdict: &Verdict) -> Self {
         let mut report = Self::default();
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn violation_counts_for_the_fault_before_it() {
+    fn report_assigns_a_violation_to_the_fault_before_it() {
         let healed_fault = |fault, from| HealedFault {
             fault,
             from,

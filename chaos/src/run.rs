@@ -1,4 +1,5 @@
-//! One run: workers contend, one fault follows the other, and all workers must recover after each.
+//! One run: workers contend while one fault follows another. After each fault, all workers must
+//! recover.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -24,13 +25,13 @@ use crate::{drain, history, leftovers};
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long faults are injected.
+    /// How long the run injects faults.
     pub time: Duration,
     /// The seed of all random choices.
     pub seed: u64,
     /// The deployment: `single`, `sentinel` or `cluster`.
     pub on: String,
-    /// Whether one worker sometimes enters without the lock, to test the referee.
+    /// Whether one worker sometimes acts as a holder without a request, to test the referee.
     pub disobeys: bool,
     /// The folder of the history and the report.
     pub folder: PathBuf,
@@ -39,15 +40,15 @@ pub struct Settings {
 /// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The table, and what was counted.
+    /// The table, and other counts.
     pub report: String,
-    /// The violations, a sentence for each.
+    /// The violations, each as a sentence.
     pub violations: Vec<String>,
-    /// The file for the judge.
+    /// The file that the judge reads.
     pub history: PathBuf,
 }
 
-/// Runs it.
+/// Executes a run.
 ///
 /// # Panics
 ///
@@ -67,7 +68,7 @@ struct Run {
     site: Box<dyn Site>,
     crew: Crew,
     record: Shared,
-    /// All objects that were ever contended for.
+    /// All objects for which workers have contended.
     objects: Vec<Object>,
     /// The current names of semaphores and latches, by their first names.
     renewed: BTreeMap<String, Object>,
@@ -114,8 +115,8 @@ impl Run {
             Fault::WorkerKilled | Fault::WorkerStopped => self.crew.strike(fault, &mut rng),
             _ => self.site.strike(fault, &mut rng),
         };
-        // A semaphore does not get the permits of a dead process back, nor those of a request that
-        // a failover has forgotten.
+        // A semaphore does not get the permits of a dead process back. Nor does it get those of a
+        // request whose reply a failover has lost.
         self.renew(Kind::Semaphore);
         self.open_latches();
         let recovery = self.recover(&healed_fault);
@@ -124,7 +125,7 @@ impl Run {
         sleep(Duration::from_millis(rng.u64(100..800)));
     }
 
-    /// Lets all workers use a new object instead of each one of this kind.
+    /// Replaces each object of this kind by a new one, for all workers.
     fn renew(&mut self, kind: Kind) {
         let number = self.recoveries.len();
         for (name, object) in self.renewed.iter_mut().filter(|(_, it)| it.kind == kind) {
@@ -143,12 +144,13 @@ impl Run {
         }
     }
 
-    /// Waits until each process had a grant, and each object was granted.
+    /// Waits until each process has had a grant, and each object has been granted.
     fn recover(&mut self, healed_fault: &HealedFault) -> Recovery {
         let processes = self.crew.processes();
         let names: Vec<_> = self.names().collect();
         let limit = healed_fault.healed + nanos(PATIENCE);
-        // The master that only this worker reaches continues for a while.
+        // The first worker still reaches the old master for a while, so its grants do not show that
+        // the new one works.
         let served = &processes[usize::from(healed_fault.fault == Fault::MasterAndWorkerCutOff)..];
         loop {
             let record = look(&self.record);
@@ -173,7 +175,7 @@ impl Run {
         }
     }
 
-    /// The current objects.
+    /// The current names of all objects.
     fn names(&self) -> impl Iterator<Item = String> {
         let firsts = self.site.objects().into_iter();
         firsts.map(|it| self.renewed.get(&it.name).map_or(it.name, |now| now.name.clone()))
@@ -213,14 +215,15 @@ impl Settings {
     }
 }
 
-/// The grants since a fault: by whom, of which object, and the first time.
+/// The first grant after a fault, for each worker and for each object.
 struct Entries<'a> {
     first: BTreeMap<&'a str, Nanos>,
 }
 
 impl<'a> Entries<'a> {
-    /// Since `healed_fault` was healed. A latch whose data is lost is open, and workers have passed
-    /// it by then. A worker that has passed it does not come again.
+    /// The first grants since `healed_fault` was healed. A latch whose data was lost is open, and
+    /// workers may have passed it before that. Because such a worker does not come again, its pass
+    /// counts, too.
     fn since(record: &'a Record, healed_fault: &HealedFault) -> Self {
         let mut first = BTreeMap::new();
         for (at, hold) in record.entered_since(healed_fault.from) {
@@ -247,8 +250,8 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// The time from the end of the outage to the first grant to one of these workers, of an object
-/// that the fault concerned.
+/// The time from the moment when servers could serve again until the first grant to one of the
+/// workers `served`. Only objects count that the fault affected.
 fn first_grant(record: &Record, healed_fault: &HealedFault, served: &[String]) -> Option<Duration> {
     let is_it =
         |name: &String| healed_fault.names.as_ref().is_none_or(|names| names.contains(name));
@@ -259,7 +262,7 @@ fn first_grant(record: &Record, healed_fault: &HealedFault, served: &[String]) -
     Some(since(healed_fault.served, first.0))
 }
 
-/// Permits are available, and a latch is closed, after their number was set.
+/// Sets the number of permits, or closes the latch.
 fn fill(client: &Client, object: &Object) {
     let set = match object.kind {
         Kind::Semaphore => {
@@ -318,7 +321,7 @@ fn report_text(
 
 /// The lease of all objects.
 const TTL: Duration = Duration::from_secs(3);
-/// The time in which each worker must have a grant after the end of a fault.
+/// The time after the end of a fault in which each worker must have a grant.
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -328,7 +331,7 @@ mod tests {
     use crate::worker_event::WorkerEvent;
 
     #[test]
-    fn latch_wait_counts_before_healing_and_a_lock_does_not() {
+    fn recovery_counts_latch_waits_but_no_grants_before_healing() {
         let mut record = Record::default();
         let asked =
             [("door", Mode::Exclusive, 4), ("latch", Mode::Pass, 4), ("gate", Mode::Exclusive, 6)];

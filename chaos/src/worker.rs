@@ -1,4 +1,4 @@
-//! The process of a worker: started, ordered, suspended, killed.
+//! The process of a worker: how it is started, gets orders, is suspended, and is killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -13,15 +13,15 @@ use crate::orders::{Order, Orders};
 use crate::record::Record;
 use crate::worker_event::WorkerEvent;
 
-/// The record of all events, behind its lock.
+/// The record of all events, shared by threads.
 pub type Shared = Arc<Mutex<Record>>;
 
-/// Reads the record.
+/// Locks the record.
 pub fn look(record: &Shared) -> MutexGuard<'_, Record> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A process that contends. Dropping it kills it.
+/// A process that contends. Dropping this value kills the process.
 #[derive(Debug)]
 pub struct Worker {
     process: String,
@@ -32,7 +32,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts it. The record receives its events.
+    /// Starts the process. Its events go to the record.
     ///
     /// # Panics
     ///
@@ -54,17 +54,17 @@ impl Worker {
         worker
     }
 
-    /// Its name.
+    /// The name of the worker.
     #[must_use]
     pub fn process(&self) -> &str {
         &self.process
     }
 
-    /// Waits until it is ready.
+    /// Waits until the worker is ready.
     ///
     /// # Panics
     ///
-    /// If it is not ready within half a minute, or uses another clock.
+    /// If it is not ready within half a minute, or if it uses another clock.
     pub fn wait_until_ready(&self, started: u64) {
         let limit = started + nanos(START);
         while !look(&self.record).ready.contains_key(&self.process) {
@@ -75,21 +75,21 @@ impl Worker {
         assert!((started..=now()).contains(&at), "{} has another clock", self.process);
     }
 
-    /// Lets it contend for another name instead of this one.
+    /// Orders the worker to contend for the name `to` instead of `name`.
     pub fn rename(&mut self, name: &str, to: &str) {
         self.order(&Order::Rename { name: name.to_owned(), to: to.to_owned() });
     }
 
-    /// Suspends it for this time.
+    /// Suspends the worker for `time`.
     pub fn stand_still(&self, time: Duration) {
         self.signal(Signal::STOP);
         sleep(time);
         self.signal(Signal::CONT);
     }
 
-    /// Kills it. The record has all of its events up to then.
+    /// Kills the worker. After this call, the record has all events that it has written.
     pub fn kill(&mut self) {
-        // It may have ended already.
+        // This fails if the process has already ended.
         self.child.kill().ok();
         self.child.wait().expect("our own child");
         let at = now();
@@ -97,12 +97,13 @@ impl Worker {
         look(&self.record).deaths.entry(self.process.clone()).or_insert(at);
     }
 
-    /// Orders it to release everything and to end. It is killed if it does not.
+    /// Orders the worker to release everything and to end.
     pub fn dismiss(&mut self) {
         self.order(&Order::Stop);
     }
 
-    /// Waits until it has ended. Returns an error if it did not end normally.
+    /// Waits until the worker has ended, and kills it after `limit`. Returns an error if it did not
+    /// end normally.
     pub fn wait_until_gone(&mut self, limit: Duration) -> Option<String> {
         let limit = now() + nanos(limit);
         loop {
@@ -126,7 +127,8 @@ impl Worker {
     }
 
     fn tell(&mut self, line: &str) {
-        // The end of a process is found when it is awaited.
+        // If the process has ended, the write fails. The end is noticed when the process is
+        // awaited.
         writeln!(self.orders, "{line}").and_then(|()| self.orders.flush()).ok();
     }
 
@@ -141,8 +143,8 @@ impl Drop for Worker {
     }
 }
 
-/// Copies the events of a process to the record until its pipe is closed. A last line without an
-/// end is from a process that was killed.
+/// Copies the events of a process to the record until its pipe is closed. If the process was
+/// killed, its last line may be incomplete.
 fn listen(process: &str, output: ChildStdout, record: &Shared) {
     let mut output = BufReader::new(output);
     let mut line = String::new();

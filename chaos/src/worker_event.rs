@@ -1,20 +1,20 @@
-//! The events of a worker: a line of JSON for each action.
+//! The events of a worker. Each action is a line of JSON.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Nanos;
 use crate::orders::Mode;
 
-/// An event. Times are those of [`clock`](crate::clock).
+/// An event. All times are those of [`clock`](crate::clock).
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum WorkerEvent {
-    /// It is connected and ready.
+    /// The worker is connected and ready.
     Ready {
-        /// When.
+        /// When it was ready.
         at: Nanos,
     },
-    /// It sends a request for a name.
+    /// The worker sends a request for a name.
     Ask {
         /// The number of the hold, if it is granted.
         hold: u64,
@@ -22,35 +22,35 @@ pub enum WorkerEvent {
         name: String,
         /// The mode of the hold.
         mode: Mode,
-        /// When.
+        /// When it sends the request.
         call: Nanos,
     },
     /// The request was granted.
     Enter {
         /// The number of the hold.
         hold: u64,
-        /// When.
+        /// When the worker received the reply.
         at: Nanos,
-        /// Its token, of a fenced lock.
+        /// The token, if it is a fenced lock.
         token: Option<u64>,
-        /// The claimed element, of a queue.
+        /// The claimed element, if it is a queue.
         #[serde(default)]
         element: Option<String>,
     },
-    /// It gave up without a hold.
+    /// The worker gave up without a hold.
     GaveUp {
         /// The number of the hold that it will never have.
         hold: u64,
-        /// When.
+        /// When it gave up.
         at: Nanos,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// It begins to release. From then on it does not believe that it holds.
+    /// The worker starts to release. From then on, it does not believe that it holds.
     Leaving {
         /// The number of the hold.
         hold: u64,
-        /// When.
+        /// When it starts to release.
         at: Nanos,
     },
     /// The store has confirmed the release.
@@ -67,30 +67,30 @@ pub enum WorkerEvent {
         /// When the reply came.
         at: Nanos,
     },
-    /// The hold was over before its release, or the release got no reply. A claim without a reply
-    /// has no event: its element may be done.
+    /// The hold was lost before its release, or the release got no reply. A claim whose end got no
+    /// reply has no event, because its element may be done.
     Lost {
         /// The number of the hold.
         hold: u64,
-        /// When it believed in the hold for the last time.
+        /// When the worker believed for the last time that it held.
         at: Nanos,
     },
-    /// It writes to the resource of a fenced lock.
+    /// The worker writes to the resource of a fenced lock.
     Write {
-        /// The resource.
+        /// The name of the resource.
         name: String,
-        /// The number of the hold, which may be over.
+        /// The number of the hold, which may have ended.
         hold: u64,
-        /// Its token.
+        /// The token of the write.
         token: u64,
-        /// When.
+        /// When it writes.
         at: Nanos,
     },
     /// The store has confirmed that these elements are in the queue.
     Pushed {
-        /// The queue.
+        /// The name of the queue.
         name: String,
-        /// The elements, which nobody pushes twice.
+        /// The elements. Each of them is pushed only once.
         elements: Vec<String>,
         /// When the reply came.
         at: Nanos,
@@ -98,7 +98,7 @@ pub enum WorkerEvent {
 }
 
 impl WorkerEvent {
-    /// Reads a line.
+    /// Reads an event from a line.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl WorkerEvent {
         serde_json::from_str(line)
     }
 
-    /// Writes a line.
+    /// The event as a line.
     #[must_use]
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("it is made of texts and numbers")

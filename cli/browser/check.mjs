@@ -139,7 +139,7 @@ try {
   ui.kill('SIGCONT');
   await until('it is back', async () => await alarms() === '');
   execFileSync('redis-cli', ['-p', String(port), 'SHUTDOWN', 'NOSAVE'], { stdio: 'ignore' });
-  await until('the loss of Redis is shown', async () => (await alarms()).includes('no sample'));
+  await until('the loss of Redis is shown', async () => (await alarms()).includes('cannot read the server'));
   ui.kill();
   await until('the loss of the server is shown', async () => (await alarms()).includes('no connection'));
   assert.deepEqual(problems, []);

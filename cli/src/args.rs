@@ -488,7 +488,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_line_has_no_contradiction() {
+    fn command_line_definition_is_valid_for_clap() {
         Cli::command().debug_assert();
     }
 
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_flock_are_understood() {
+    fn run_accepts_the_options_of_flock() {
         let line = ["leasehold", "run", "-n", "-E", "7", "-x", "door", "ls", "-l", "--wait"];
         let command = Cli::try_parse_from(line).unwrap().command;
         let Subcommand::Run(run) = command else { panic!("{command:?}") };

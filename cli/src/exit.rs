@@ -44,7 +44,9 @@ impl Exit {
     pub(crate) fn os(operation: &str, object: &str, cause: &dyn fmt::Display) -> Self {
         Self::new(
             OS,
-            format!("{operation} `{object}`: {cause}; check the rights and limits of this user"),
+            format!(
+                "{operation} `{object}`: {cause}; check the permissions and limits of this user"
+            ),
         )
     }
 

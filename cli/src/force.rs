@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub(crate) const QUESTION: &str =
-    "The holders go on working until they notice. Release it by force?";
+    "The holders work on until they notice. Release the lock by force?";
 
 /// A held lock, with the holders that the user was shown. A release by force ends only their holds.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Forcible {
     pub(crate) async fn find(client: &Client, name: &str) -> Result<Self, Exit> {
         let found = client.inspect(name).await?.filter(|found| !found.holders.is_empty());
         let Some(found) = found else {
-            let text = format!("unlock `{name}`: nobody holds it; nothing to do");
+            let text = format!("unlock `{name}`: the lock is free; nothing was released");
             return Err(Exit::new(ABSENT, text));
         };
         let lock = match found.kind {
@@ -33,10 +33,10 @@ impl Forcible {
             ObjectKind::ReadLock => client.read_write_lock(name)?.read(),
             ObjectKind::WriteLock => client.read_write_lock(name)?.write(),
             kind => {
-                let remedy = "only locks of any kind are released by force";
+                let remedy = "only a lock can be released by force";
                 return Err(Exit::new(
                     DATA,
-                    format!("unlock `{name}`: its kind is {kind}; {remedy}"),
+                    format!("unlock `{name}`: the object is of the kind {kind}; {remedy}"),
                 ));
             }
         };
@@ -69,7 +69,11 @@ impl Forcible {
         }
         match released.is_empty() {
             true => {
-                let text = format!("unlock `{}`: released meanwhile; look again", self.name());
+                let text = format!(
+                    "unlock `{}`: the holders released the lock meanwhile; use `leasehold show` to \
+                     see the present ones",
+                    self.name()
+                );
                 Err(Exit::new(ABSENT, text))
             }
             false => Ok(released),

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_is_read_with_its_body() {
+    async fn http_request_is_parsed_with_its_body() {
         let text = "POST /force HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n{} GET / HTTP/1.1";
         let request = Request::read(&mut text.as_bytes()).await.unwrap();
         assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/force"));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn malformed_request_is_refused() {
+    async fn malformed_http_request_is_refused() {
         for (text, expected) in [
             ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "200 OK"),
             ("GET / HTTP/1.0\r\n\r\n", "200 OK"),

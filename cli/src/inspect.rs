@@ -48,7 +48,10 @@ pub(crate) async fn show(show: &Show) -> Result<u8, Exit> {
         Some(_) => Ok(0),
         None => Err(Exit::new(
             ABSENT,
-            format!("show `{name}`: nothing holds it or waits for it; see `leasehold ls`"),
+            format!(
+                "show `{name}`: no client holds this name or waits for it; use `leasehold ls` to \
+                 see all names"
+            ),
         )),
     }
 }
@@ -59,7 +62,7 @@ async fn records_of(client: &Client, name: &str) -> Vec<ForcedRelease> {
         Ok(forced) => forced.into_iter().filter(|it| it.name == name).collect(),
         Err(Error::Forbidden { .. }) => vec![],
         Err(error) => {
-            say(&format!("show `{name}`: releases by force not read: {error}"));
+            say(&format!("show `{name}`: releases by force are not shown: {error}"));
             vec![]
         }
     }
@@ -98,7 +101,7 @@ pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
     let failed = match ended {
         Err(error) => format!("{error}; the list is incomplete"),
         Ok(()) if unreadable > 0 => {
-            format!("{unreadable} of {count} objects cannot be read; see their lines")
+            format!("{unreadable} of {count} objects cannot be read; their lines have the errors")
         }
         Ok(()) => return Ok(0),
     };
@@ -320,29 +323,30 @@ pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
     let all = [
         (
             expires && is_endless,
-            "held without an end",
-            "if its holder is gone, release it: leasehold unlock --force",
+            "hold never expires",
+            "if the holder is gone, release the lock: leasehold unlock --force",
         ),
         (
             found.waiters.first().is_some_and(|it| it.is_overdue),
             "the first waiter is overdue",
-            "the next request of any waiter removes it; if nobody waits, delete the queue",
+            "the next request of any waiter removes the overdue one; if no client waits, delete \
+             the queue",
         ),
         (
             found.kind == ObjectKind::Queue
                 && found.holders.iter().any(|it| it.remaining() == Some(Duration::ZERO)),
             "the lease of a claim is over",
-            "the next claim of any client puts its element back",
+            "the next claim of any client puts the element back",
         ),
         (
             found.set_aside > 0,
             "elements were set aside",
-            "a codec could not read them: they are in the list leasehold_queue__aside",
+            "a codec could not read these elements: see the list leasehold_queue__aside",
         ),
         (
             found.number.is_some_and(|it| it < 0),
             "the number is below 0",
-            "if it is a semaphore, set its number when nobody holds it",
+            "if the number belongs to a semaphore, set it while no client holds a permit",
         ),
     ];
     let found = all.into_iter().filter(|(is_so, ..)| *is_so);
@@ -353,7 +357,7 @@ fn lease(remaining: Option<Duration>) -> String {
     match remaining {
         Some(Duration::ZERO) => "lease is over".into(),
         Some(left) => format!("lease ends in {}", seconds(left)),
-        None => "without an end".into(),
+        None => "lease never ends".into(),
     }
 }
 
@@ -366,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_for_a_person_have_columns() {
+    fn list_has_aligned_columns_only_for_a_person() {
         let lines = || vec!["door\tlock\tfree".to_owned(), "tür:7\tsemaphore".to_owned()];
         assert_eq!(lines_of(lines(), true), "door   lock       free\ntür:7  semaphore\n");
         assert_eq!(lines_of(lines(), false), "door\tlock\tfree\ntür:7\tsemaphore\n");

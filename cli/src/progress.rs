@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bar_grows_with_what_is_done() {
+    fn progress_bar_grows_with_the_completed_part() {
         assert_eq!(bar(0, 20), "reading: [                              ] 0 of 20");
         assert_eq!(bar(10, 20), "reading: [###############               ] 10 of 20");
         assert_eq!(bar(20, 20), "reading: [##############################] 20 of 20");

@@ -127,7 +127,10 @@ async fn of_same_side(
             Ok(Some(found))
                 if matches!(found.kind, ObjectKind::ReadLock | ObjectKind::WriteLock) =>
             {
-                let text = format!("{operation} `{name}`: it is a read-write lock; give -s or -x");
+                let text = format!(
+                    "{operation} `{name}`: the name is a read-write lock; add -s for its read \
+                     lock, or -x for its write lock"
+                );
                 return Err(Exit::new(DATA, text));
             }
             // If the user may not read the whole object, the request to the lock itself decides.
@@ -140,13 +143,16 @@ async fn of_same_side(
 
 fn owner(token: &str) -> Result<Owner, Exit> {
     Owner::new(token).map_err(|error| {
-        Exit::new(USAGE, format!("read token: {error}; pass the one that `leasehold lock` printed"))
+        Exit::new(
+            USAGE,
+            format!("read token: {error}; pass the token that `leasehold lock` printed"),
+        )
     })
 }
 
 fn ended(operation: &str, name: &str) -> Exit {
-    let cause = "the hold has ended: its lease was over, or it was released";
-    Exit::new(LOST, format!("{operation} `{name}`: {cause}; check the result of its work"))
+    let cause = "the hold has ended: the lease ended, or the lock was released";
+    Exit::new(LOST, format!("{operation} `{name}`: {cause}; check the result of the work"))
 }
 
 /// Releases the holders that the user was shown. A client that acquires the lock during the
@@ -155,7 +161,10 @@ async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     let name = &unlock.name;
     let held = Forcible::find(client, name).await?;
     if !unlock.yes && !is_confirmed(&held)? {
-        return Err(Exit::new(ABSENT, format!("unlock `{name}`: not confirmed; it is still held")));
+        return Err(Exit::new(
+            ABSENT,
+            format!("unlock `{name}`: the release was not confirmed; the lock is still held"),
+        ));
     }
     let reason = unlock.reason.as_ref().map(|reason| format!(", reason {reason:?}"));
     let how = format!("unlock --force{}", reason.unwrap_or_default());
@@ -171,7 +180,9 @@ fn is_confirmed(held: &Forcible) -> Result<bool, Exit> {
     if !io::stdin().is_terminal() {
         return Err(Exit::new(
             USAGE,
-            format!("unlock `{name}`: nobody can be asked without a terminal; add --yes"),
+            format!(
+                "unlock `{name}`: a confirmation needs a terminal; add --yes to release without it"
+            ),
         ));
     }
     let failed = |error: io::Error| Exit::os("ask", "terminal", &error);

@@ -42,7 +42,7 @@ fn url(server: &Server) -> Result<String, Exit> {
             read => return read.map_err(|error| unreadable(path, &error)),
         }
     }
-    Err(Exit::new(USAGE, "find server: no URL; set REDIS_URL, or use --url-file"))
+    Err(Exit::new(USAGE, "find server: no URL is given; set REDIS_URL, or use --url-file"))
 }
 
 /// Returns the files that are read without an option.

@@ -24,7 +24,7 @@ fn bad(shown: &Value, check: &str) -> Vec<String> {
 }
 
 #[test]
-fn healthy_server_has_only_notes_and_returns_0() {
+fn doctor_returns_0_with_notes_only_for_a_healthy_server() {
     let redis = Redis::options().arg("--appendonly", "yes").arg("--appendfsync", "always").start();
     let (code, shown) = doctor(&redis, &[]);
     assert_eq!((code, &shown["worst"]), (0, &"note".into()), "{shown:#}");
@@ -43,7 +43,7 @@ fn healthy_server_has_only_notes_and_returns_0() {
 }
 
 #[test]
-fn unsafe_settings_are_found_with_their_remedies() {
+fn doctor_names_a_remedy_for_each_unsafe_setting() {
     let redis = Redis::start();
     for (name, value) in [
         ("save", ""),
@@ -69,7 +69,7 @@ fn unsafe_settings_are_found_with_their_remedies() {
 }
 
 #[test]
-fn warning_alone_returns_1() {
+fn doctor_returns_1_when_it_finds_only_warnings() {
     let redis = Redis::start();
     redis.command(&["CONFIG", "SET", "save", "3600 1"]);
     let (code, shown) = doctor(&redis, &[]);
@@ -77,7 +77,7 @@ fn warning_alone_returns_1() {
 }
 
 #[test]
-fn missing_permissions_are_printed_as_the_granting_command() {
+fn doctor_prints_the_command_that_grants_missing_permissions() {
     let redis = Redis::start();
     redis.user("app", &["resetkeys", "~orders:*", "resetchannels", "-@all", "+set", "+evalsha"]);
     let (code, shown) = doctor(&redis, &["--user", "app", "orders:42"]);
@@ -97,7 +97,7 @@ fn missing_permissions_are_printed_as_the_granting_command() {
 }
 
 #[test]
-fn user_without_permissions_learns_what_its_lock_needs() {
+fn doctor_names_the_key_that_the_user_may_not_access() {
     let redis = Redis::start();
     let url = redis.user("app", &["~other", "&*", "+@all", "-@admin"]);
     let mut doctor = command(&["doctor", "--json", "door"]);
@@ -114,7 +114,7 @@ fn user_without_permissions_learns_what_its_lock_needs() {
 }
 
 #[test]
-fn odd_objects_are_found() {
+fn doctor_finds_endless_holds_and_overdue_waiters() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     redis.command(&["RPUSH", "redisson_lock_queue:{gate}", OWNER]);
@@ -123,13 +123,13 @@ fn odd_objects_are_found() {
     assert_eq!(code, 1);
     let odd = bad(&shown, "objects");
     assert_eq!(odd.len(), 2, "{odd:?}");
-    assert!(odd[0].contains("\"door\": \"held without an end\"; "), "{odd:?}");
+    assert!(odd[0].contains("\"door\": \"hold never expires\"; "), "{odd:?}");
     assert!(odd[1].contains("\"gate\": \"the first waiter is overdue\"; "), "{odd:?}");
     assert_eq!(bad(&doctor(&redis, &["gate"]).1, "objects").len(), 1);
 }
 
 #[test]
-fn cluster_is_checked_at_each_primary() {
+fn doctor_checks_each_primary_of_a_cluster() {
     let cluster = Cluster::start();
     let mut doctor = command(&["doctor", "--json", "orders:42"]);
     doctor.env("REDIS_URL", cluster.url());
@@ -141,7 +141,7 @@ fn cluster_is_checked_at_each_primary() {
 }
 
 #[test]
-fn unreachable_server_returns_69() {
+fn doctor_returns_69_when_the_server_is_unreachable() {
     let redis = Redis::start();
     redis.stop();
     let ended = leasehold(&redis, &["doctor"]).ended();
@@ -149,10 +149,10 @@ fn unreachable_server_returns_69() {
 }
 
 #[test]
-fn names_of_other_programs_are_printed_without_control_characters() {
+fn doctor_prints_foreign_names_without_control_characters() {
     let redis = Redis::start();
     redis.command(&["HSET", "door\u{1b}[2K\rnote\nnote", OWNER, "1"]);
     let out = leasehold(&redis, &["doctor"]).ended().out;
-    assert!(out.contains("held without an end") || out.contains("without a lease"), "{out:?}");
+    assert!(out.contains("hold never expires") || out.contains("without a lease"), "{out:?}");
     assert!(!out.contains(['\u{1b}', '\r']) && !out.contains("\nnote\n"), "{out:?}");
 }

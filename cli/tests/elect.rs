@@ -51,7 +51,7 @@ fn one_of_ten_candidates_leads_at_a_time() {
 }
 
 #[test]
-fn command_of_the_leader_has_its_term() {
+fn leader_command_finds_its_term_in_the_environment() {
     let redis = Redis::start();
     for term in ["1\n", "2\n"] {
         let words = ["jobs", "sh", "-c", "echo $LOCK_FENCE"];
@@ -171,7 +171,7 @@ fn http_shows_no_leader_before_lease_end_when_redis_is_silent() {
 }
 
 #[test]
-fn busy_address_returns_71() {
+fn elect_returns_71_when_the_http_address_is_in_use() {
     let redis = Redis::start();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -44,7 +44,7 @@ fn lock_is_shown_with_its_holder_waiters_and_token() {
 }
 
 #[test]
-fn absent_object_returns_1() {
+fn show_returns_1_for_an_absent_object() {
     let redis = Redis::start();
     redis.command(&["SET", "page", "text"]);
     redis.command(&["ZADD", "scores", "1", "one"]);
@@ -56,7 +56,7 @@ fn absent_object_returns_1() {
 }
 
 #[test]
-fn lock_without_an_end_is_marked() {
+fn show_marks_a_lock_without_a_lease() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "2"]);
     let shown = json(&redis, "door");
@@ -64,11 +64,11 @@ fn lock_without_an_end_is_marked() {
         (&shown["holders"][0]["count"], &shown["holders"][0]["lease_ms"]),
         (&2.into(), &Value::Null)
     );
-    assert_eq!(texts(&shown["odd"]), ["held without an end"]);
+    assert_eq!(texts(&shown["odd"]), ["hold never expires"]);
 }
 
 #[test]
-fn fair_queue_is_shown_and_an_overdue_head_marked() {
+fn show_lists_a_fair_queue_and_marks_an_overdue_head() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     redis.command(&["PEXPIRE", "door", "60000"]);
@@ -88,7 +88,7 @@ fn fair_queue_is_shown_and_an_overdue_head_marked() {
 }
 
 #[test]
-fn dead_waiter_of_leasehold_is_overdue_by_its_heartbeat() {
+fn show_marks_a_waiter_without_a_recent_heartbeat_as_overdue() {
     let redis = Redis::start();
     let (far, past) = ("9000000000000", "1000");
     redis.command(&["RPUSH", "redisson_lock_queue:{door}", OTHER, OWNER]);
@@ -103,7 +103,7 @@ fn dead_waiter_of_leasehold_is_overdue_by_its_heartbeat() {
 }
 
 #[test]
-fn list_ends_soon_when_the_server_stops_to_reply() {
+fn list_ends_soon_when_the_server_stops_replying() {
     let redis = Redis::start();
     for number in 0..20_000 {
         redis.command(&["SET", &format!("number:{number}"), "7"]);
@@ -175,7 +175,7 @@ fn inspection_distinguishes_permits_numbers_and_limiters() {
 }
 
 #[test]
-fn maps_sets_and_queues_are_listed_with_data_alone() {
+fn list_shows_maps_sets_and_queues_only_with_the_data_option() {
     let redis = Redis::start();
     redis.command(&["HSET", "cart", "total", "7", "tax", "1"]);
     redis.command(&["SADD", "tags", "one", "two", "three"]);
@@ -219,7 +219,7 @@ fn queue_is_shown_with_its_claims_when_its_list_is_empty() {
 }
 
 #[test]
-fn lock_of_a_key_of_a_map_names_the_map() {
+fn lock_of_a_map_key_is_shown_with_the_name_of_the_map() {
     let redis = Redis::start();
     let name = "{orders}:UcFxNFrVn28tvxVuKmcwtA:lock";
     redis.command(&["HSET", name, OWNER, "1"]);
@@ -229,7 +229,7 @@ fn lock_of_a_key_of_a_map_names_the_map() {
 }
 
 #[test]
-fn list_has_every_object_and_never_asks_for_all_keys() {
+fn list_shows_every_object_without_the_keys_command() {
     let redis = Redis::start();
     for number in 0..2_000 {
         redis.command(&["HSET", &format!("lock:{number:04}"), OWNER, "1"]);
@@ -243,7 +243,7 @@ fn list_has_every_object_and_never_asks_for_all_keys() {
     assert!(
         ended
             .out
-            .starts_with(&format!("lock:0000\tlock\t{OWNER}, without an end\t0 waiters\todd: "))
+            .starts_with(&format!("lock:0000\tlock\t{OWNER}, lease never ends\t0 waiters\todd: "))
     );
     let calls = redis.calls().since(&before).to_string();
     assert!(calls.contains("scan: ") && !calls.contains("keys: "), "{calls}");
@@ -326,7 +326,7 @@ fn list_has_the_queue_of_a_fair_lock_without_a_holder() {
 }
 
 #[test]
-fn list_passes_over_long_values_of_other_programs() {
+fn list_skips_long_values_of_other_programs() {
     let redis = Redis::start();
     let long = "x".repeat(300_000);
     redis.command(&["SET", "page", &long]);
@@ -376,7 +376,7 @@ fn list_marks_an_unreadable_object_and_continues() {
 }
 
 #[test]
-fn reader_without_its_own_key_is_not_shown() {
+fn show_omits_a_reader_without_a_lease_key() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", "mode", "read", OWNER, "1", OTHER, "1"]);
     redis.command(&["SET", &format!("{{door}}:{OTHER}:rwlock_timeout:1"), "1", "PX", "60000"]);
@@ -386,7 +386,7 @@ fn reader_without_its_own_key_is_not_shown() {
 }
 
 #[test]
-fn infinite_score_is_no_panic() {
+fn show_accepts_infinite_scores_of_a_sorted_set() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "0"]);
     redis.command(&["ZADD", "{pool}:timeout", "+inf", "0123456789abcdef"]);
@@ -401,7 +401,7 @@ fn infinite_score_is_no_panic() {
 }
 
 #[test]
-fn list_asks_every_node_of_a_cluster() {
+fn list_shows_objects_of_every_node_of_a_cluster() {
     let cluster = Cluster::start();
     let url = cluster.url();
     let holders: Vec<_> = (0..8)
@@ -452,7 +452,7 @@ fn json_has_the_fields_that_the_guide_lists() {
 }
 
 #[test]
-fn user_of_the_guide_shows_every_kind() {
+fn acl_user_of_the_guide_can_show_every_kind_of_object() {
     let redis = Redis::start();
     let guide = include_str!("../../docs/guide/command.md");
     let rights = acl_rules_in(guide, "ops");
@@ -479,7 +479,7 @@ fn user_of_the_guide_shows_every_kind() {
 }
 
 #[test]
-fn lock_that_comes_and_goes_is_no_error() {
+fn show_succeeds_while_a_lock_is_created_and_deleted() {
     let redis = Redis::start();
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -498,7 +498,7 @@ fn lock_that_comes_and_goes_is_no_error() {
 }
 
 #[test]
-fn missing_permission_is_reported() {
+fn show_reports_a_missing_permission() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     let url = redis.user("reader", &["+@all", "-pubsub", "~*", "&*"]);
@@ -510,7 +510,7 @@ fn missing_permission_is_reported() {
 }
 
 #[test]
-fn long_ls_shows_its_progress_on_a_terminal_only() {
+fn long_list_shows_its_progress_only_on_a_terminal() {
     let redis = Redis::start();
     for lock in 0..500 {
         redis.command(&["HSET", &format!("lock:{lock}"), OWNER, "1"]);

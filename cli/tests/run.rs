@@ -36,7 +36,7 @@ fn signalled_command_returns_128_and_its_signal() {
 }
 
 #[test]
-fn command_that_cannot_start_returns_the_codes_of_a_shell() {
+fn run_returns_shell_codes_when_the_command_cannot_start() {
     let redis = Redis::start();
     for (program, code) in [("no-such-command", 127), ("/etc/passwd", 126)] {
         let ended = leasehold(&redis, &["run", "door", "--", program]).ended();
@@ -47,7 +47,7 @@ fn command_that_cannot_start_returns_the_codes_of_a_shell() {
 }
 
 #[test]
-fn wrong_usage_returns_64() {
+fn run_returns_64_for_wrong_usage() {
     let redis = Redis::start();
     for words in [
         &["run", "door"][..],
@@ -95,7 +95,7 @@ fn password_on_the_command_line_is_refused() {
 }
 
 #[test]
-fn missing_url_returns_64() {
+fn run_returns_64_without_a_redis_url() {
     let ended = Process::of(command(&["run", "door", "true"])).ended();
     assert_eq!(ended.code, 64);
     assert!(ended.err.contains("set REDIS_URL"), "{}", ended.err);
@@ -118,7 +118,7 @@ fn unreachable_or_denying_server_returns_69() {
 }
 
 #[test]
-fn busy_lock_returns_75_or_the_chosen_code() {
+fn run_returns_75_or_the_chosen_code_when_the_lock_is_held() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", "java:7", "1"]);
     redis.command(&["PEXPIRE", "door", "60000"]);
@@ -142,7 +142,7 @@ fn busy_lock_returns_75_or_the_chosen_code() {
 }
 
 #[test]
-fn busy_command_names_the_process_and_the_reason_of_the_holder() {
+fn run_names_the_holders_process_and_reason_when_lock_is_held() {
     let redis = Redis::start();
     let holder = shell(&redis, &["--reason", "nightly close"], "echo ready; read line");
     holder.wait_for("ready");
@@ -165,7 +165,7 @@ fn busy_command_names_the_process_and_the_reason_of_the_holder() {
 }
 
 #[test]
-fn ten_commands_run_one_after_the_other() {
+fn ten_commands_under_one_lock_run_one_after_the_other() {
     let redis = Redis::start();
     let order = redis.dir().join("order");
     let text = format!("echo in >> {0}; sleep 0.02; echo out >> {0}", order.display());
@@ -175,7 +175,7 @@ fn ten_commands_run_one_after_the_other() {
 }
 
 #[test]
-fn one_of_ten_commands_runs_without_waiting() {
+fn one_of_ten_commands_runs_when_none_may_wait() {
     let redis = Redis::start();
     let all: Vec<_> = (0..10).map(|_| shell(&redis, &["-n"], "sleep 3")).collect();
     let mut codes: Vec<_> = all.into_iter().map(|process| process.ended().code).collect();
@@ -248,7 +248,7 @@ fn stopped_command_continues_with_the_lock() {
 }
 
 #[test]
-fn second_term_kills_the_command() {
+fn second_sigterm_kills_the_command() {
     let redis = Redis::start();
     let process =
         shell(&redis, &[], "trap 'echo term' TERM; echo ready; while :; do sleep 0.02; done");
@@ -261,7 +261,7 @@ fn second_term_kills_the_command() {
 }
 
 #[test]
-fn ignored_signal_stays_ignored() {
+fn command_ignores_a_signal_that_the_parent_ignores() {
     let redis = Redis::start();
     let program = env!("CARGO_BIN_EXE_leasehold");
     let text = format!("trap '' HUP; exec {program} run door -c 'echo ready; read line; exit 6'");
@@ -277,7 +277,7 @@ fn ignored_signal_stays_ignored() {
 
 /// If a parent ignores SIGCHLD, as a minimal init does, its children ignore it, too.
 #[test]
-fn ignored_end_of_children_changes_no_code() {
+fn run_returns_the_exit_code_even_if_sigchld_is_ignored() {
     let redis = Redis::start();
     let mut parent = with_all_signals("env");
     let words = ["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_leasehold")];
@@ -373,7 +373,7 @@ fn killed_command_releases_the_lock_and_returns_137() {
 }
 
 #[test]
-fn killed_leasehold_leaves_no_command_behind() {
+fn command_dies_when_leasehold_is_killed() {
     let redis = Redis::start();
     let text = "sh -c 'echo pid $$; while :; do sleep 0.02; done' & echo own $$; wait";
     let process = shell(&redis, &[], text);
@@ -457,7 +457,7 @@ fn as_many_commands_run_as_there_are_permits() {
     assert!(third.err.contains("all 2 permits are held"), "{}", third.err);
     let other = shell(&redis, &["--permits", "3", "-n"], "true").ended();
     assert_eq!(other.code, 65);
-    assert!(other.err.contains("it has 2 permits, not 3"), "{}", other.err);
+    assert!(other.err.contains("the semaphore has 2 permits, not 3"), "{}", other.err);
     holders.iter().for_each(|it| it.write("\n"));
     assert!(holders.into_iter().all(|it| it.ended().code == 0));
     assert_eq!(redis.command(&["GET", "door"]).text(), "2");
@@ -529,7 +529,7 @@ fn fair_commands_run_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn lock_stays_held_when_the_command_ends_early() {
+fn hold_at_least_option_keeps_the_lock_after_a_short_command() {
     let redis = Redis::start();
     for (options, text, code) in [
         (&["--hold-at-least", "60s"][..], "true", 0),
@@ -550,7 +550,7 @@ fn lock_stays_held_when_the_command_ends_early() {
 }
 
 #[test]
-fn lock_stays_held_when_leasehold_is_killed() {
+fn hold_at_least_option_keeps_the_lock_of_a_killed_leasehold() {
     let redis = Redis::start();
     let words = &["--ttl", "1s", "--hold-at-least", "60s"];
     let process = shell(&redis, words, "echo ready; sleep 60");
@@ -572,14 +572,18 @@ fn command_runs_on_one_of_ten_machines_in_each_period() {
     codes.sort_unstable();
     assert_eq!(codes, [3, 75, 75, 75, 75, 75, 75, 75, 75, 75], "a failed command counts");
     let late = ended.iter().find(|it| it.code == 75).unwrap();
-    assert!(late.err.contains("it has started in this period; retry in "), "{}", late.err);
+    assert!(
+        late.err.contains("the command has already started in this period; retry in "),
+        "{}",
+        late.err
+    );
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
     // In the next period, the command runs again.
     eventually("the period ends", SOON, || shell(&redis, once, text).ended().code == 3);
 }
 
 #[test]
-fn killed_command_counts_for_its_period() {
+fn killed_command_does_not_run_again_in_its_period() {
     let redis = Redis::start();
     let once = &["--once-per", "1h", "--ttl", "1s"];
     let process = shell(&redis, once, "echo ready; sleep 60");

@@ -75,7 +75,7 @@ fn fenced_lock_prints_its_fencing_token() {
 }
 
 #[test]
-fn interrupted_lock_leaves_no_hold() {
+fn interrupted_lock_command_leaves_no_hold() {
     let redis = Redis::start();
     let token = lock(&redis, &["--ttl", "10m"]);
     let waiting = leasehold(&redis, &["lock", "--ttl", "10m", "door"]);
@@ -89,7 +89,7 @@ fn interrupted_lock_leaves_no_hold() {
 }
 
 #[test]
-fn lock_leaves_no_hold_when_nobody_reads_its_token() {
+fn lock_command_leaves_no_hold_when_nobody_reads_its_token() {
     let redis = Redis::start();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -100,7 +100,7 @@ fn lock_leaves_no_hold_when_nobody_reads_its_token() {
 }
 
 #[test]
-fn failure_keeps_its_code_when_stderr_is_closed() {
+fn run_returns_75_for_a_held_lock_even_if_stderr_is_closed() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", "java:7", "1"]);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -111,7 +111,7 @@ fn failure_keeps_its_code_when_stderr_is_closed() {
 }
 
 #[test]
-fn forced_release_needs_a_yes_and_wakes_a_waiter() {
+fn forced_release_requires_the_yes_option_and_wakes_a_waiter() {
     let redis = Redis::start();
     let token = lock(&redis, &["--ttl", "10m"]);
     let refused = leasehold(&redis, &["unlock", "--force", "door"]).ended();
@@ -167,7 +167,7 @@ fn forced_release_shows_the_holder_and_asks_on_a_terminal() {
 }
 
 #[test]
-fn forced_release_spares_a_holder_that_was_not_shown() {
+fn forced_release_keeps_a_hold_granted_after_the_question() {
     const OTHER: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
     let redis = Redis::start();
     let token = lock(&redis, &["--ttl", "10m"]);
@@ -182,7 +182,13 @@ fn forced_release_spares_a_holder_that_was_not_shown() {
     process.write("y\n");
     let ended = process.ended();
     assert_eq!(ended.code, 1, "{}", ended.out);
-    assert!(ended.out.contains("released meanwhile; look again"), "{}", ended.out);
+    assert!(
+        ended.out.contains(
+            "the holders released the lock meanwhile; use `leasehold show` to see the present ones"
+        ),
+        "{}",
+        ended.out
+    );
     assert_eq!(redis.command(&["HGET", "door", OTHER]).text(), "1");
 }
 
@@ -193,7 +199,7 @@ fn forced_release_of_permits_returns_65() {
     redis.command(&["ZADD", "{pool}:timeout", "9000000000000", "0123456789abcdef"]);
     let ended = leasehold(&redis, &["unlock", "--force", "--yes", "pool"]).ended();
     assert_eq!(ended.code, 65);
-    assert!(ended.err.contains("its kind is expirable semaphore"), "{}", ended.err);
+    assert!(ended.err.contains("the object is of the kind expirable semaphore"), "{}", ended.err);
 }
 
 #[test]
@@ -228,7 +234,7 @@ fn forced_release_leaves_a_record_that_show_and_doctor_print() {
 }
 
 #[test]
-fn forced_release_needs_the_permission_to_record_it() {
+fn forced_release_requires_permission_to_write_its_record() {
     let redis = Redis::start();
     lock(&redis, &["--ttl", "10m"]);
     let guide = acl_rules_in(include_str!("../../docs/guide/acl.md"), "leasehold");
@@ -249,7 +255,7 @@ fn forced_release_needs_the_permission_to_record_it() {
 }
 
 #[test]
-fn wait_passes_over_an_expired_permit() {
+fn wait_command_counts_an_expired_permit_as_free() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "0"]);
     redis.command(&["ZADD", "{pool}:timeout", "1000", "0123456789abcdef"]);
@@ -257,7 +263,7 @@ fn wait_passes_over_an_expired_permit() {
 }
 
 #[test]
-fn wait_ends_when_the_lock_is_free() {
+fn wait_command_ends_when_the_lock_is_free() {
     let redis = Redis::start();
     assert_eq!(leasehold(&redis, &["wait", "door"]).ended().code, 0);
     let token = lock(&redis, &["--ttl", "10m"]);
@@ -273,13 +279,19 @@ fn wait_ends_when_the_lock_is_free() {
 }
 
 #[test]
-fn token_of_a_shared_hold_needs_its_side() {
+fn unlock_and_renew_of_a_read_write_lock_require_a_side() {
     let redis = Redis::start();
     let token = lock(&redis, &["-s", "--ttl", "10m"]);
     for words in [&["unlock", "door", &token][..], &["renew", "--ttl", "1h", "door", &token]] {
         let ended = leasehold(&redis, words).ended();
         assert_eq!(ended.code, 65, "{}", ended.err);
-        assert!(ended.err.contains("it is a read-write lock; give -s or -x"), "{}", ended.err);
+        assert!(
+            ended.err.contains(
+                "the name is a read-write lock; add -s for its read lock, or -x for its write lock"
+            ),
+            "{}",
+            ended.err
+        );
     }
     assert_eq!(leasehold(&redis, &["unlock", "-s", "door", &token]).ended().code, 0);
     assert_eq!(leasehold(&redis, &["show", "door"]).ended().code, 1);

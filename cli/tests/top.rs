@@ -103,6 +103,10 @@ fn top_without_a_terminal_returns_64() {
     let redis = Redis::start();
     let ended = leasehold(&redis, &["top"]).ended();
     assert_eq!(ended.code, 64);
-    assert!(ended.err.contains("there is no terminal; use `leasehold ls`"), "{}", ended.err);
+    assert!(
+        ended.err.contains("this process has no terminal; use `leasehold ls`"),
+        "{}",
+        ended.err
+    );
     assert_eq!(Process::of(command(&["top", "--interval", "5ms"])).ended().code, 64);
 }

@@ -91,7 +91,7 @@ fn row<'a>(state: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 #[test]
-fn page_is_one_file_with_a_strict_policy() {
+fn ui_page_is_one_file_with_a_strict_content_policy() {
     let redis = Redis::start();
     let ui = Ui::start(&redis, &[]);
     let reply = ui.get("/");
@@ -108,7 +108,7 @@ fn page_is_one_file_with_a_strict_policy() {
 }
 
 #[test]
-fn state_shows_holds_waiters_and_changes() {
+fn ui_state_shows_holds_waiters_and_changes() {
     let redis = Redis::start();
     redis.command(&["HSET", "legacy", OWNER, "1"]);
     redis.command(&["SET", "page", "text"]);
@@ -125,7 +125,7 @@ fn state_shows_holds_waiters_and_changes() {
     let door = row(&state, "door").unwrap();
     assert_eq!((&door["held"], &door["holders"][0]["exact"]), (&1.into(), &true.into()));
     let odd = &row(&state, "legacy").unwrap()["odd"];
-    assert_eq!(odd[0], "held without an end");
+    assert_eq!(odd[0], "hold never expires");
     assert!(row(&state, "page").is_none(), "data of another program");
     let granted = |state: &Value| state["events"].to_string().contains("granted");
     assert!(granted(&state) && state["lost"] == 0, "{state}");
@@ -158,7 +158,7 @@ fn ui_shows_locks_of_every_node_of_a_cluster() {
 
 /// The page of a site that rebinds its name to 127.0.0.1 sends that name.
 #[test]
-fn request_for_a_foreign_host_is_refused() {
+fn ui_refuses_a_request_with_a_foreign_host_header() {
     let redis = Redis::start();
     let ui = Ui::start(&redis, &["--host", "wall.example"]);
     for (host, status) in [
@@ -188,7 +188,7 @@ fn request_for_a_foreign_host_is_refused() {
 }
 
 #[test]
-fn force_needs_the_option_the_token_and_the_origin() {
+fn ui_forces_only_with_allow_force_its_token_and_its_origin() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     let body = format!(r#"{{"name":"door","owners":["{OWNER}"]}}"#);
@@ -220,14 +220,20 @@ fn force_needs_the_option_the_token_and_the_origin() {
 }
 
 #[test]
-fn force_releases_only_the_owners_that_were_shown() {
+fn ui_force_releases_only_the_owners_that_the_page_showed() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     let ui = Ui::start(&redis, &["--allow-force"]);
     eventually("it is seen", SOON, || ui.state()["held"] == 1);
     let old = ui.force(&format!(r#"{{"name":"door","owners":["{OTHER}"]}}"#), &[]);
     assert_eq!(old.status, 409, "{old:?}");
-    assert!(old.body.contains("released meanwhile; look again"), "{}", old.body);
+    assert!(
+        old.body.contains(
+            "the holders released the lock meanwhile; use `leasehold show` to see the present ones"
+        ),
+        "{}",
+        old.body
+    );
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1);
 
     let waiting = leasehold(&redis, &["run", "door", "true"]);
@@ -243,7 +249,7 @@ fn force_releases_only_the_owners_that_were_shown() {
 }
 
 #[test]
-fn force_is_refused_on_an_address_of_the_network() {
+fn ui_refuses_allow_force_on_a_network_address() {
     let redis = Redis::start();
     let ended = leasehold(&redis, &["ui", "--listen", "0.0.0.0:0", "--allow-force"]).ended();
     assert_eq!(ended.code, 64);
@@ -251,7 +257,7 @@ fn force_is_refused_on_an_address_of_the_network() {
 }
 
 #[test]
-fn user_of_the_guide_sees_locks_and_hazards() {
+fn acl_user_of_the_guide_sees_locks_and_hazards() {
     let redis = Redis::start();
     let rights = acl_rules_in(include_str!("../../docs/guide/command.md"), "ops");
     let words: Vec<_> = [&["ACL", "SETUSER", "ops"], &rights[0][..]].concat();
@@ -268,7 +274,7 @@ fn user_of_the_guide_sees_locks_and_hazards() {
 }
 
 #[test]
-fn silent_connection_does_not_block_the_page() {
+fn silent_http_client_does_not_block_the_page() {
     let redis = Redis::start();
     let ui = Ui::start(&redis, &[]);
     let _silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&ui.address).unwrap()).collect();
@@ -276,7 +282,7 @@ fn silent_connection_does_not_block_the_page() {
 }
 
 #[test]
-fn state_reports_an_unreachable_server_until_it_is_back() {
+fn ui_state_reports_an_unreachable_server_until_it_is_back() {
     let redis = Redis::start();
     let ui = Ui::start(&redis, &[]);
     eventually("it samples", SOON, || ui.state()["pass_ms"].is_u64());
@@ -295,7 +301,7 @@ fn state_reports_an_unreachable_server_until_it_is_back() {
 }
 
 #[test]
-fn state_has_the_fields_that_the_guide_lists() {
+fn ui_state_has_the_fields_that_the_guide_lists() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     redis.command(&["RPUSH", "redisson_lock_queue:{door}", OTHER]);
@@ -324,7 +330,7 @@ fn state_has_the_fields_that_the_guide_lists() {
 }
 
 #[test]
-fn server_stays_responsive_with_100000_keys() {
+fn redis_stays_responsive_while_ui_reads_100000_keys() {
     let redis = Redis::start();
     fill(&redis, 100_000);
     redis.command(&["CONFIG", "SET", "slowlog-log-slower-than", "1000"]);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The result of one call: a value or an exception, and its times.
 ///
-/// The methods that read a value panic with the exception if there was one.
+/// If the call threw an exception, the methods that read a value panic with it.
 #[derive(Clone, Debug)]
 pub struct Answer {
     outcome: Result<Value, Failure>,
@@ -17,9 +17,9 @@ pub struct Answer {
 /// An exception that a call threw.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Failure {
-    /// The full name of its class.
+    /// The full name of the class of the exception.
     pub class: String,
-    /// Its message, or `null`.
+    /// The message of the exception, or `null`.
     pub message: String,
 }
 
@@ -33,7 +33,7 @@ impl Answer {
         Self { outcome, began_at: instant(&line["began_at"]), at: instant(&line["at"]) }
     }
 
-    /// Whether `lock` or `tryLock` acquired the lock.
+    /// Whether `lock` or `tryLock` has acquired the lock.
     #[must_use]
     #[track_caller]
     pub fn acquired(&self) -> bool {
@@ -47,7 +47,7 @@ impl Answer {
         Duration::from_millis(whole(&self.value()["waited_ms"]).unsigned_abs())
     }
 
-    /// When `lock` or `tryLock` returned with the lock.
+    /// When `lock` or `tryLock` had acquired the lock.
     #[must_use]
     #[track_caller]
     pub fn acquired_at(&self) -> SystemTime {
@@ -99,7 +99,7 @@ impl Answer {
         self.at
     }
 
-    /// The value as it was received.
+    /// The value, as the process sent it.
     #[must_use]
     #[track_caller]
     pub fn value(&self) -> &Value {
@@ -125,7 +125,7 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is not a text")).to_owned()
 }
 
-/// Both processes send microseconds of the wall clock.
+/// Reads a time: microseconds of the wall clock, which both processes send.
 #[track_caller]
 fn instant(value: &Value) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(whole(value).unsigned_abs())
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grant_has_its_time_and_duration() {
+    fn reply_of_a_peer_has_the_time_and_the_wait_of_a_grant() {
         let answer = Answer::read(&json!({
             "id": 1, "ok": true, "began_at": 1_000_000, "at": 1_031_007,
             "value": {"acquired": true, "waited_ms": 31, "acquired_at": 1_031_000},
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn exception_is_known_by_its_simple_name() {
+    fn java_exception_is_matched_by_its_simple_class_name() {
         let answer = thrown();
 
         assert!(answer.failed_with("IllegalMonitorStateException"));
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the call threw java.lang.IllegalMonitorStateException: not yours")]
-    fn exception_is_not_read_as_a_value() {
+    fn reading_a_java_exception_as_a_value_panics() {
         _ = thrown().is_true();
     }
 

@@ -1,4 +1,4 @@
-//! Many threads that add to one counter under one lock.
+//! Many threads that increment one counter under one lock.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 
 use crate::answer::{Answer, text, whole};
 
-/// Many threads of one process that add to one counter under one lock.
+/// Many threads of one process that increment one counter under one lock.
 ///
 /// The counter is a plain number in Redis, read by GET and written by SET. It is on the server of
-/// the lock, or [elsewhere](crate::Setup::counts_on). If two holders overlap, an addition may be
-/// lost: then the counter is less than the sum of all [`Report::total`]s.
+/// the lock, or on [another server](crate::Setup::counts_on). If two holders overlap, an addition
+/// may be lost. The counter is then less than the sum of all [`Report::total`]s.
 ///
 /// With a fenced lock each holder also appends its token to the list `counter:tokens`, in the order
 /// of the holds.
 ///
-/// With a read lock no thread adds. Each reader counts itself in `counter:readers`, and checks that
-/// the counter does not change. A writer checks that there is no reader. If two read at once, one
-/// of them creates the key `counter:beside`.
+/// With a read lock, no thread adds. Each reader counts itself in `counter:readers`, and checks
+/// that the counter does not change. A writer checks that there is no reader. If two readers hold
+/// at the same time, one of them creates the key `counter:beside`.
 ///
 /// A process requires a bound: [`rounds`](Self::rounds), [`at_most`](Self::at_most) or
 /// [`until_stopped`](Self::until_stopped).
@@ -37,15 +37,15 @@ pub struct Contenders {
 /// The result of [`Contenders`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Report {
-    /// The additions of each thread.
+    /// The number of additions of each thread.
     pub done: Vec<u64>,
-    /// The additions of all threads.
+    /// The number of additions of all threads together.
     pub total: u64,
     /// The longest wait for the lock.
     pub max_wait: Duration,
-    /// All waits for the lock together.
+    /// The sum of all waits for the lock.
     pub total_wait: Duration,
-    /// From the start of the first thread to the end of the last.
+    /// The time from the start of the first thread to the end of the last one.
     pub elapsed: Duration,
     /// The rejections that a [stubborn](Contenders::stubborn) run received.
     pub refusals: Vec<String>,
@@ -68,14 +68,14 @@ impl Contenders {
         }
     }
 
-    /// Sets how often each thread adds. Default: no end.
+    /// Sets how many times each thread adds. Default: without end.
     #[must_use]
     pub fn rounds(mut self, rounds: u64) -> Self {
         self.rounds = Some(rounds);
         self
     }
 
-    /// Sets the number of seconds after which no thread begins another round. Default: no end.
+    /// Sets after how many seconds no thread starts another round. Default: never.
     #[must_use]
     pub fn at_most(mut self, seconds: u64) -> Self {
         self.seconds = Some(seconds);
@@ -98,16 +98,16 @@ impl Contenders {
         self
     }
 
-    /// Continues until the key `counter:over` exists, and counts its rounds in `counter:rust` or
-    /// `counter:java`. Default: no end.
+    /// Makes the threads continue until the key `counter:over` exists. They count their rounds in
+    /// `counter:rust` or `counter:java`.
     #[must_use]
     pub fn until_stopped(mut self) -> Self {
         self.until_stopped = true;
         self
     }
 
-    /// Continues if the servers reject a request: it repeats an acquisition, and forgets a release.
-    /// Default: a rejection ends the run.
+    /// Makes the threads continue if a server rejects a request: a rejected acquisition is
+    /// repeated, a rejected release is not. Default: a rejection ends the run.
     #[must_use]
     pub fn stubborn(mut self) -> Self {
         self.stubborn = true;
@@ -137,7 +137,7 @@ impl Report {
     ///
     /// # Panics
     ///
-    /// If it is none, or a thread threw an exception.
+    /// If `answer` is not the reply to a run, or if a thread threw an exception.
     #[must_use]
     #[track_caller]
     pub fn read(answer: &Answer) -> Self {

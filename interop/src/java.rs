@@ -1,4 +1,4 @@
-//! The Java process: started, shut down, or killed.
+//! The Java process: how it is started, shut down and killed.
 
 use std::io::ErrorKind;
 use std::process::{Command, ExitStatus};
@@ -7,9 +7,9 @@ use crate::process::Process;
 use crate::setup::Setup;
 use crate::thread::Thread;
 
-/// A Java process with one Redisson client in it.
+/// A Java process with one Redisson client.
 ///
-/// Dropping it **kills** it together with its holds.
+/// Dropping this value **kills** the process together with its holds.
 #[derive(Debug)]
 pub struct Java {
     process: Process,
@@ -40,13 +40,13 @@ impl Java {
         Self { id: process.text("id"), version: process.text("version"), process }
     }
 
-    /// A thread of the process. It starts with its first call.
+    /// A thread of the process. It starts with the first call on it.
     #[must_use]
     pub fn thread(&self, name: &str) -> Thread {
         self.process.thread(name)
     }
 
-    /// `redisson.getId()`: the part before the colon in the owner that Redis sees.
+    /// `redisson.getId()`: the part of an owner in Redis before the colon.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -64,23 +64,24 @@ impl Java {
         self.process.pid()
     }
 
-    /// `redisson.shutdown()`, then the end of the process. Locks stay until their leases end.
+    /// Calls `redisson.shutdown()`, and ends the process. Locks stay held until their leases end.
     ///
     /// # Panics
     ///
-    /// If Redisson throws or does not end.
+    /// If Redisson throws an exception, or if the process does not end.
     #[track_caller]
     pub fn shutdown(self) -> ExitStatus {
         self.process.shutdown()
     }
 
-    /// SIGKILL: a crash with holds.
+    /// Kills the process by SIGKILL, like a crash. Its locks stay held until their leases end.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 }
 
-/// The command that runs this class with the Redisson of `setup`. The caller sets everything else.
+/// Returns the command that runs `class` with the Redisson version of `setup`. The caller adds all
+/// other arguments.
 ///
 /// # Panics
 ///
@@ -95,5 +96,5 @@ pub fn java(setup: &Setup, class: &str) -> Command {
     command
 }
 
-/// A process lives for seconds, so optimised compilation would cost more than it saves.
+/// A process lives for seconds, so optimised compilation would cost more time than it saves.
 const QUICK_START: [&str; 3] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"];

@@ -1,4 +1,4 @@
-//! The kind of object that a name is used for.
+//! The kinds of objects that a name can be used for.
 
 use std::fmt;
 
@@ -21,8 +21,8 @@ pub enum Kind {
     Read,
     /// `getReadWriteLock().writeLock()`, and `write` of `read_write_lock`.
     Write,
-    /// `getMultiLock()` of several `getLock`, whose names have commas between them. **Java only**:
-    /// tests call `multi_lock` themselves.
+    /// `getMultiLock()` of several `getLock`. The name is a list of names with commas. **Java
+    /// only**: tests call `multi_lock` of Leasehold themselves.
     Multi,
     /// `RedissonRedLock` of `getLock` on several servers: `name@port,port,port`. **Java only**,
     /// like [`Multi`](Self::Multi).
@@ -30,8 +30,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The channel of releases of `name`, which has no braces. A multi-lock has the channel of a
-    /// member.
+    /// The channel of the releases of `name`, which must have no braces. For a multi-lock, `name`
+    /// is the name of a member.
     #[must_use]
     pub fn channel(self, name: &str) -> String {
         match self {
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// Its name in the commands of both processes.
+/// The name of the kind in the commands of both processes.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

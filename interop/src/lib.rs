@@ -1,12 +1,12 @@
 //! Drives a real Redisson, to prove that Leasehold is compatible.
 //!
 //! [`Java::start`] starts a Java process with a Redisson client. [`Java::thread`] names a thread of
-//! that process. A [`Thread`] does what the same Java code would do:
-//! `java.thread("T1").lock("door")`. [`Rust`] is a process with a Leasehold client that takes the
-//! same commands. [`Together`] is a Redis server with both processes. The results of a test go into
-//! a [`table()`].
+//! that process. A call on a [`Thread`] has the effect of the same Java code:
+//! `java.thread("T1").lock("door")`. [`Rust`] is a process with a Leasehold client that executes
+//! the same commands. [`Together`] is a Redis server with both processes. The results of a test go
+//! into a [`table()`].
 //!
-//! All calls block. Each unexpected error panics with a remedy.
+//! All calls block. Every unexpected error is a panic whose message has a remedy.
 
 mod answer;
 mod contenders;

@@ -21,7 +21,7 @@ pub(crate) struct Lines {
 #[derive(Debug, Default)]
 struct Waiting {
     last_id: i64,
-    /// `None` after the process has closed its side: then no reply can come.
+    /// Whether the process has closed its side, after which no reply can come.
     ended: bool,
     answers: HashMap<i64, Sender<Answer>>,
 }
@@ -29,7 +29,7 @@ struct Waiting {
 impl Lines {
     /// Reads the first line, and starts to read the replies after it.
     ///
-    /// `None` if the process ended without a first line.
+    /// Returns `None` if the process ended without a first line.
     pub(crate) fn open(commands: ChildStdin, answers: ChildStdout) -> Option<(Value, Self)> {
         let mut answers = BufReader::new(answers).lines();
         let ready = parse(&answers.next()?.ok()?);
@@ -40,7 +40,7 @@ impl Lines {
             for line in answers.map_while(Result::ok) {
                 let line = parse(&line);
                 let receiver = lock(&waiting).answers.remove(&whole(&line["id"]));
-                // The caller may have dropped the reply.
+                // If the caller has dropped the call, nobody receives the reply.
                 _ = receiver.map(|receiver| receiver.send(Answer::read(&line)));
             }
             let mut waiting = lock(&waiting);
@@ -50,7 +50,7 @@ impl Lines {
         Some((ready, lines))
     }
 
-    /// Sends a command. If the process ends first, the channel is closed without a reply.
+    /// Sends a command. If the process ends without a reply, the channel is closed.
     pub(crate) fn send(&self, mut command: Map<String, Value>) -> Receiver<Answer> {
         let (sender, receiver) = channel();
         {
@@ -64,7 +64,7 @@ impl Lines {
             waiting.answers.insert(id, sender);
         }
         let line = Value::Object(command).to_string();
-        // If a pipe breaks, the other one is closed as well, and the reader notices that.
+        // If this pipe breaks, the other one is closed as well, and its reader notices it.
         _ = writeln!(lock(&self.commands), "{line}");
         receiver
     }
@@ -74,7 +74,7 @@ fn parse(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|e| panic!("the process said `{line}`: {e}"))
 }
 
-/// A panic leaves no partial change under these locks.
+/// A panic leaves no partial change under these locks, so a poisoned lock can be used.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Calls of a thread for semaphores and latches.
+//! The calls of a thread on semaphores and latches.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::answer::Answer;
 use crate::pending::Pending;
 use crate::thread::{PATIENCE, Thread};
 
-/// With semaphores: see [`Thread::semaphores`].
+/// Calls on semaphores: see [`Thread::semaphores`].
 impl Thread {
     /// `acquire(n)`: waits for `n` permits.
     #[track_caller]
@@ -35,7 +35,7 @@ impl Thread {
         self.number("tryAcquire", name, permits)
     }
 
-    /// `release(n)`. In Rust it releases the guard with `n` permits, or calls `add`.
+    /// `release(n)`. In Rust, releases the guard with `n` permits, or else calls `add`.
     #[track_caller]
     pub fn release(&self, name: &str, permits: i64) -> Answer {
         self.number("release", name, permits)
@@ -77,7 +77,7 @@ impl Thread {
     }
 }
 
-/// With latches: see [`Thread::latches`].
+/// Calls on latches: see [`Thread::latches`].
 impl Thread {
     /// `trySetCount(n)`.
     #[track_caller]

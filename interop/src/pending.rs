@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::answer::Answer;
 
-/// A running call of a process.
+/// A call whose reply has not been read.
 ///
-/// Dropping it drops the reply. The call itself continues.
+/// Dropping this value drops the reply. The process still completes the call.
 #[derive(Debug)]
 #[must_use = "the answer may be an exception"]
 pub struct Pending {
@@ -44,7 +44,7 @@ impl Pending {
     ///
     /// # Panics
     ///
-    /// If there is none after `limit`, or the process ended without one.
+    /// If no reply comes within `limit`, or if the process ends without one.
     #[track_caller]
     pub fn wait(self, limit: Duration) -> Answer {
         if let Some(answer) = self.arrived.into_inner() {

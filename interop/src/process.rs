@@ -10,7 +10,7 @@ use crate::lines::Lines;
 use crate::pending::Pending;
 use crate::thread::{PATIENCE, Thread};
 
-/// A process that is killed when dropped.
+/// A process that is killed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -19,7 +19,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it and waits for its first line.
+    /// Starts the process and waits for its first line.
     ///
     /// # Errors
     ///
@@ -37,12 +37,12 @@ impl Process {
         Ok(Self { child, lines: Arc::new(lines), ready })
     }
 
-    /// Its first line.
+    /// The first line of the process.
     pub(crate) fn ready(&self) -> &Value {
         &self.ready
     }
 
-    /// A text in its first line.
+    /// A text in the first line of the output.
     #[track_caller]
     pub(crate) fn text(&self, field: &str) -> String {
         let text = self.ready[field].as_str();
@@ -58,7 +58,7 @@ impl Process {
     }
 
     pub(crate) fn kill(&mut self) {
-        // It may have ended already.
+        // The kill fails if the process has already ended.
         _ = self.child.kill();
         _ = self.child.wait();
     }

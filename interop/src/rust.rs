@@ -1,4 +1,4 @@
-//! Leasehold in a separate process, with the commands of the Java process.
+//! Leasehold in a separate process, which executes the same commands as the Java process.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,12 +11,12 @@ use crate::process::Process;
 use crate::setup::Setup;
 use crate::thread::{PATIENCE, Thread};
 
-/// A process with one Leasehold client in it: the binary `rust_peer`.
+/// A process with one Leasehold client: the binary `rust_peer`.
 ///
-/// It takes the same commands as [`Java`](crate::Java), so that a test is written once for both. Of
-/// the [`Setup`] it uses the settings that Leasehold has: the lease of the watchdog is its *ttl*.
+/// It executes the same commands as [`Java`](crate::Java), so that one test can be about both. It
+/// uses those settings of [`Setup`] that Leasehold has. The lease of the watchdog is its *ttl*.
 ///
-/// Dropping it **kills** it together with its holds.
+/// Dropping this value **kills** the process together with its holds.
 #[derive(Debug)]
 pub struct Rust {
     process: Process,
@@ -40,19 +40,19 @@ impl Rust {
         Self { id: process.text("id"), process }
     }
 
-    /// A task that stands for a thread. Other tasks see it as a separate holder.
+    /// A task of the process, in place of a thread. Each task is a separate holder.
     #[must_use]
     pub fn thread(&self, name: &str) -> Thread {
         self.process.thread(name)
     }
 
-    /// `Client::id`: the part before the colon in the owner that Redis sees.
+    /// `Client::id`: the part of an owner in Redis before the colon.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// `Stats::waiting`: the number of its waiting tasks.
+    /// `Stats::waiting`: how many tasks of the process wait.
     ///
     /// # Panics
     ///
@@ -64,13 +64,13 @@ impl Rust {
         asked.wait(PATIENCE).number().unsigned_abs()
     }
 
-    /// SIGKILL: a crash with holds.
+    /// Kills the process by SIGKILL, like a crash. Its locks stay held until their leases end.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 }
 
-/// Tests run in the folder `deps` of their profile, and binaries are in the folder above.
+/// Tests are in the folder `deps` of the build profile, and binaries in the folder above it.
 fn binary() -> PathBuf {
     let test = env::current_exe().expect("a running program has a path");
     let mut dir = test.parent().expect("a program is in a directory");

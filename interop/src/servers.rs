@@ -1,4 +1,4 @@
-//! The servers of both clients: a single one, a master with sentinels, or a cluster.
+//! The servers of both clients: a single server, a master with sentinels, or a cluster.
 
 use std::ops::Deref;
 use std::thread::sleep;
@@ -10,29 +10,29 @@ use crate::kind::Kind;
 
 /// Servers for both clients.
 pub trait Servers {
-    /// The prefix of the rows of the table.
+    /// The prefix of the rows that these servers have in the table.
     const PLACE: &'static str;
 
-    /// The command that counts the subscribers of a channel.
+    /// The subcommand of `PUBSUB` that counts the subscribers of a channel.
     const COUNTED_BY: &'static str = "NUMSUB";
 
-    /// The address for clients.
+    /// The URL for clients.
     fn place(&self) -> String;
 
-    /// The server that has this name now.
+    /// The server that has `name` now.
     fn at(&self, name: &str) -> impl Deref<Target = Redis>;
 
-    /// Waits until the replicas have the data of this name, because Redisson asks them whether a
-    /// lock is held, and for how long.
+    /// Waits until the replicas have the data of `name`. Redisson asks replicas whether a lock is
+    /// held, and for how long.
     fn in_step(&self, name: &str);
 
-    /// A row of the table about a kind of object.
+    /// The name of a row of the table about a kind of object.
     fn row(&self, kind: Kind, what: &str) -> String {
         format!("{}{kind}: {what}", Self::PLACE)
     }
 
-    /// Waits until `count` clients have subscribed to the channel of `name`, have sent one more
-    /// request, and wait.
+    /// Waits until `count` clients are subscribed to the channel of `name`, have sent one more
+    /// request, and sleep.
     #[track_caller]
     fn until_asleep(&self, kind: Kind, name: &str, count: i64) {
         let ask = ["PUBSUB", Self::COUNTED_BY, &kind.channel(name)];
@@ -110,7 +110,7 @@ impl<S: Servers> Servers for &S {
     }
 }
 
-/// The longest time until a waiter has subscribed, including a search for the server.
+/// The longest time in which a waiter must have subscribed, including a search for the server.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The time of the request that follows a subscription.
+/// The time in which a client sends the request that follows its subscription.
 const QUESTION: Duration = Duration::from_millis(200);

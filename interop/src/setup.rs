@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// How to start a [`Java`](crate::Java) or a [`Rust`](crate::Rust).
 ///
-/// Other settings keep the defaults of Redisson or Leasehold. A process does not start with an
-/// unknown setting.
+/// All other settings are the defaults of Redisson or Leasehold. If a process does not know a
+/// setting, it does not start.
 #[derive(Clone, Debug)]
 pub struct Setup {
     redisson: Redisson,
@@ -18,22 +18,22 @@ pub struct Setup {
 pub enum Redisson {
     /// 3.29, the last version before renewals were sent in batches.
     V3,
-    /// 4.7, the version that Leasehold is written for.
+    /// 4.7, the version with which Leasehold is compatible.
     V4,
 }
 
 /// The protocol between Redisson and Redis.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Protocol {
-    /// The default of Redisson.
+    /// RESP2, the default of Redisson.
     Resp2,
-    /// With it messages and replies share a connection.
+    /// RESP3, with which messages and replies share a connection.
     Resp3,
 }
 
 impl Setup {
-    /// A Redisson 4 for the one server at `url`, such as `redis://127.0.0.1:6379`, the sentinels of
-    /// `redis-sentinel://…/mymaster`, or the cluster of `redis-cluster://…`.
+    /// Redisson 4 for the server at `url`, such as `redis://127.0.0.1:6379`, for the sentinels of
+    /// `redis-sentinel://…/mymaster`, or for the cluster of `redis-cluster://…`.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self { redisson: Redisson::V4, flags: vec![("url", url.into())] }
@@ -46,9 +46,10 @@ impl Setup {
         self
     }
 
-    /// Sets `lockWatchdogTimeout`: the lease of a lock taken without one. Default: 30 s.
+    /// Sets `lockWatchdogTimeout`: the lease of a lock that is acquired without a lease. Default:
+    /// 30 s.
     ///
-    /// Redisson renews after a third of this time.
+    /// Redisson renews after each third of this time.
     #[must_use]
     pub fn watchdog(self, lease: Duration) -> Self {
         self.flag("watchdog-ms", lease.as_millis())
@@ -76,8 +77,8 @@ impl Setup {
         self.flag("protocol", name)
     }
 
-    /// Sets whether scripts are called by hash (`useScriptCache`). Default: yes in
-    /// Redisson 4, no in Redisson 3.
+    /// Sets whether scripts are called by their hash (`useScriptCache`). Default: yes in Redisson
+    /// 4, no in Redisson 3.
     #[must_use]
     pub fn script_cache(self, on: bool) -> Self {
         self.flag("script-cache", on)
@@ -91,7 +92,7 @@ impl Setup {
 
     /// Installs a `NameMapper` that adds `prefix` to every name.
     ///
-    /// It **also** adds it to the counter of [`Contenders`](crate::Contenders).
+    /// The counter of [`Contenders`](crate::Contenders) **also** gets this prefix.
     #[must_use]
     pub fn name_prefix(self, prefix: &str) -> Self {
         self.flag("name-prefix", prefix)
@@ -109,15 +110,15 @@ impl Setup {
         self.flag("retry-attempts", attempts)
     }
 
-    /// Sets the server of the counter of [`Contenders`](crate::Contenders). Default: the server of
-    /// the lock.
+    /// Sets the server that has the counter of [`Contenders`](crate::Contenders). Default: the
+    /// server of the lock.
     #[must_use]
     pub fn counts_on(self, url: impl Into<String>) -> Self {
         self.flag("counter-url", url.into())
     }
 
     /// Sets how many replicas must acknowledge a grant. **Rust only**: Redisson waits for all
-    /// replicas that it knows, and needs one.
+    /// replicas that it knows, but needs only one acknowledgement.
     #[must_use]
     pub fn replicas(self, count: u32) -> Self {
         self.flag("replicas", count)

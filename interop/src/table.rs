@@ -1,7 +1,7 @@
 //! The results of a run, as a table.
 //!
-//! Tests run in several processes, so each result is a line that is appended to the file
-//! `$INTEROP_TABLE`. Without that variable nothing is written.
+//! Tests run in several processes. Each process appends its results, line by line, to the file
+//! `$INTEROP_TABLE`. If this variable is not set, nothing is written.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -11,7 +11,7 @@ use std::{env, fmt};
 
 use serde_json::{Value, json};
 
-/// The language of the holder and of the waiter.
+/// The languages of the holder and of the waiter.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Way {
     /// The holder uses Rust, the waiter Java.
@@ -29,17 +29,19 @@ impl fmt::Display for Way {
     }
 }
 
-/// Notes that `scenario` was shown in this direction. Called after the last assertion.
+/// Records that `scenario` was shown in the direction `way`. Tests call this after their last
+/// assertion.
 pub fn shown(scenario: &str, way: Way) {
     note(scenario, way, "yes", None);
 }
 
-/// Notes that `scenario` was shown in this direction, and the time until the waiter acquired.
+/// Records that `scenario` was shown in the direction `way`, and the time in which the waiter
+/// acquired.
 pub fn woken(scenario: &str, way: Way, wake_up: Duration) {
     note(scenario, way, "yes", Some(wake_up));
 }
 
-/// Notes that `scenario` was shown in this direction, with a figure.
+/// Records that `scenario` was shown in the direction `way`, with a figure.
 pub fn measured(scenario: &str, way: Way, figure: &str) {
     note(scenario, way, figure, None);
 }
@@ -53,16 +55,16 @@ fn note(scenario: &str, way: Way, figure: &str, wake_up: Option<Duration>) {
         "wake_up_us": wake_up.map(|it| u64::try_from(it.as_micros()).unwrap_or(u64::MAX)),
     });
     let file = OpenOptions::new().append(true).create(true).open(&path);
-    // One write for the whole line, because other processes append as well.
+    // The whole line is one write, because other processes append as well.
     let written = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
     written.unwrap_or_else(|e| panic!("cannot append to {}: {e}", path.display()));
 }
 
-/// All notes, as a table.
+/// All records as a table.
 ///
 /// # Panics
 ///
-/// If `notes` have another form.
+/// If a line of `notes` has another form.
 #[must_use]
 pub fn table(notes: &str) -> String {
     let mut rows: BTreeMap<String, BTreeMap<Way, Value>> = BTreeMap::new();
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scenario_is_one_row_for_both_directions() {
+    fn table_has_one_row_for_both_directions_of_a_scenario() {
         let notes = r#"
             {"scenario": "b", "way": "Java → Rust", "figure": "yes", "wake_up_us": 1870}
             {"scenario": "a", "way": "Java → Rust", "figure": "41 %", "wake_up_us": null}

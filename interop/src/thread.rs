@@ -11,16 +11,16 @@ use crate::kind::Kind;
 use crate::lines::Lines;
 use crate::pending::Pending;
 
-/// A named thread in Java, or a task in Rust. Other threads see it as a separate holder.
+/// A named thread in Java, or a task in Rust. Each of them is a separate holder.
 ///
 /// The methods have the names of Redisson. In Rust `lock` is `acquire`, or `reenter` if the task
 /// already holds, and `unlock` is `release`.
 ///
-/// Handles of one name are the same thread. It executes one call after the other. So a call on a
-/// thread that waits for a lock does **not even begin** before that wait is over.
+/// Handles of one name are the same thread. It executes one call after the other. If a thread waits
+/// for a lock, its next call does **not start** before that wait has ended.
 ///
-/// Each call has two forms: `lock` blocks until the reply, and `start_lock` returns a [`Pending`].
-/// The blocking form panics after a minute without a reply.
+/// Each call has two forms: `lock` blocks until the reply comes, and `start_lock` returns a
+/// [`Pending`]. The blocking form panics if no reply comes within a minute.
 #[derive(Clone, Debug)]
 pub struct Thread {
     lines: Arc<Lines>,
@@ -33,7 +33,7 @@ impl Thread {
         Self { lines, name: name.to_owned(), kind: Kind::Lock }
     }
 
-    /// The same thread with locks of `getSpinLock` instead of `getLock`. In Rust they poll.
+    /// The same thread with locks of `getSpinLock` instead of `getLock`. In Rust they poll the store.
     #[must_use]
     pub fn spin(&self) -> Self {
         self.of(Kind::Spin)
@@ -57,8 +57,8 @@ impl Thread {
         self.of(Kind::Read)
     }
 
-    /// The same thread with the write sides of read-write locks. In Rust a task with a write hold
-    /// reads under it.
+    /// The same thread with the write sides of read-write locks. In Rust, a task that has a write
+    /// hold reads under it.
     #[must_use]
     pub fn writes(&self) -> Self {
         self.of(Kind::Write)
@@ -82,13 +82,15 @@ impl Thread {
         self.of(Kind::Latch)
     }
 
-    /// The token of its hold: `getToken()`. In Java this is the last token of any hold.
+    /// `getToken()`: in Rust, the token of this task's hold. In Java, the last token that any
+    /// holder has drawn.
     #[track_caller]
     pub fn token(&self, name: &str) -> i64 {
         self.on_lock("token", name, json!({})).wait(PATIENCE).number()
     }
 
-    /// `lockAndGetToken()`; the reply is the token. **Java only**: each hold of Leasehold has one.
+    /// `lockAndGetToken()`, whose reply is the token. **Java only**: in Leasehold, each hold of a
+    /// fenced lock has its token.
     pub fn start_lock_and_get_token(&self, name: &str) -> Pending {
         self.on_lock("lockAndGetToken", name, json!({}))
     }
@@ -119,7 +121,7 @@ impl Thread {
         self.on_lock("lock", name, json!({}))
     }
 
-    /// `lock(lease, unit)`: waits for the lock, which ends with its lease.
+    /// `lock(lease, unit)`: waits for the lock. The hold ends with its lease.
     #[track_caller]
     pub fn lock_for(&self, name: &str, lease: Duration) -> Answer {
         self.start_lock_for(name, lease).wait(PATIENCE)
@@ -130,7 +132,8 @@ impl Thread {
         self.on_lock("lock", name, json!({ "lease_ms": millis(lease) }))
     }
 
-    /// `lockInterruptibly()`: as [`lock`](Self::lock), until [`interrupt`](Self::interrupt).
+    /// `lockInterruptibly()`: like [`lock`](Self::lock), but [`interrupt`](Self::interrupt) ends
+    /// it.
     #[track_caller]
     pub fn lock_interruptibly(&self, name: &str) -> Answer {
         self.start_lock_interruptibly(name).wait(PATIENCE)
@@ -163,7 +166,7 @@ impl Thread {
         self.on_lock("tryLock", name, json!({ "wait_ms": millis(wait) }))
     }
 
-    /// `tryLock(wait, lease, unit)`: waits for at most `wait`; the lock ends with its lease.
+    /// `tryLock(wait, lease, unit)`: waits for at most `wait`. The hold ends with its lease.
     #[track_caller]
     pub fn try_lock_within_for(&self, name: &str, wait: Duration, lease: Duration) -> Answer {
         self.start_try_lock_within_for(name, wait, lease).wait(PATIENCE)
@@ -212,7 +215,7 @@ impl Thread {
         self.on_lock("isLocked", name, json!({}))
     }
 
-    /// `isHeldByThread(id)`: whether that thread of this process holds the lock.
+    /// `isHeldByThread(id)`: whether the thread `id` of this process holds the lock.
     #[track_caller]
     pub fn is_held_by_thread(&self, name: &str, id: i64) -> Answer {
         self.start_is_held_by_thread(name, id).wait(PATIENCE)
@@ -245,7 +248,7 @@ impl Thread {
         self.on_lock("getHoldCount", name, json!({}))
     }
 
-    /// `remainTimeToLive()`: milliseconds, or −2 for a free lock.
+    /// `remainTimeToLive()`: the remaining lease in milliseconds, or −2 if the lock is free.
     #[track_caller]
     pub fn remain_time_to_live(&self, name: &str) -> Answer {
         self.start_remain_time_to_live(name).wait(PATIENCE)
@@ -256,21 +259,21 @@ impl Thread {
         self.on_lock("remainTimeToLive", name, json!({}))
     }
 
-    /// `Thread.getId()`: the number after the colon in the owner that Redis sees.
+    /// `Thread.getId()`: the part of an owner in Redis after the colon.
     #[track_caller]
     pub fn id(&self) -> i64 {
         self.send("threadId", json!({})).wait(PATIENCE).number()
     }
 
-    /// `Thread.interrupt()`, if the thread executes a call, and whether it did.
+    /// Calls `Thread.interrupt()` if the thread executes a call. Returns whether it did.
     ///
-    /// It does not wait for the call that it interrupts.
+    /// It does not wait until the interrupted call ends.
     #[track_caller]
     pub fn interrupt(&self) -> bool {
         self.send("interrupt", json!({})).wait(PATIENCE).is_true()
     }
 
-    /// Starts to wait for the loss of the hold; the reply is the reason. **Rust only**: Redisson
+    /// Starts to wait for the loss of the hold. The reply is the reason. **Rust only**: Redisson
     /// does not report a loss.
     pub fn start_lost(&self, name: &str) -> Pending {
         self.on_lock("lost", name, json!({}))
@@ -291,13 +294,14 @@ impl Thread {
         self.on_lock("crowd", &contenders.lock, contenders.arguments())
     }
 
-    /// Calls the method `op` of the rate limiter called `name`. **Java only.**
+    /// Calls the method `op` of the rate limiter `name`. **Java only.**
     #[track_caller]
     pub fn limiter(&self, op: &str, name: &str, arguments: Value) -> Answer {
         self.on_lock(&format!("limiter.{op}"), name, arguments).wait(PATIENCE)
     }
 
-    /// Calls the method `op` of the map or the set called `name`: `map.put`, `set.add`. **Java only.**
+    /// Calls the method `op` of the map or the set `name`, such as `map.put` or `set.add`. **Java
+    /// only.**
     #[track_caller]
     pub fn data(&self, op: &str, name: &str, arguments: Value) -> Answer {
         self.on_lock(op, name, arguments).wait(PATIENCE)
@@ -308,18 +312,19 @@ impl Thread {
         self.on_lock(&format!("queue.{op}"), name, arguments)
     }
 
-    /// The same, and returns the reply.
+    /// Calls the method `op` of the queue `name`, and returns the reply. **Java only.**
     #[track_caller]
     pub fn queue(&self, op: &str, name: &str, arguments: Value) -> Answer {
         self.start_queue(op, name, arguments).wait(PATIENCE)
     }
 
-    /// Calls the method `op` of the expirable semaphore `name`. **Java only.**
+    /// Starts the method `op` of the expirable semaphore `name`. **Java only.**
     pub fn start_permits(&self, op: &str, name: &str, arguments: Value) -> Pending {
         self.on_lock(&format!("permits.{op}"), name, arguments)
     }
 
-    /// The same, with its reply.
+    /// Calls the method `op` of the expirable semaphore `name`, and returns the reply. **Java
+    /// only.**
     #[track_caller]
     pub fn permits(&self, op: &str, name: &str, arguments: Value) -> Answer {
         self.start_permits(op, name, arguments).wait(PATIENCE)
@@ -345,5 +350,5 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The longest time of a blocking call, after which the test fails.
+/// The longest time of a blocking call. After it, the test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! One Redis server, or a deployment, and a process of each language.
+//! A Redis server or a deployment, with a process of each language.
 
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ use crate::setup::Setup;
 use crate::table::Way;
 use crate::thread::Thread;
 
-/// One Redis server, or a deployment, and a process of each language that uses it.
+/// A Redis server or a deployment, and a process of each language that uses it.
 #[derive(Debug)]
 pub struct Together<S = Redis> {
     /// The servers.
@@ -25,22 +25,22 @@ pub struct Together<S = Redis> {
     pub rust: Rust,
 }
 
-/// A holder and a waiter.
+/// A holder of one language and a waiter of the other.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// The language of each.
+    /// The languages of the holder and of the waiter.
     pub way: Way,
-    /// The kind of their locks.
+    /// The kind of the locks.
     pub kind: Kind,
     /// The holder.
     pub holder: Thread,
-    /// The waiter, of the other language.
+    /// The waiter.
     pub waiter: Thread,
 }
 
-/// An immediate event has happened after this time, even on a busy machine. A client that misses a
-/// message acts later: Leasehold asks again after 2.3 to 3.8 s, Redisson when the lease that it has
-/// seen is over.
+/// The limit for an event that is immediate, even on a busy machine. A client that misses a message
+/// acts later than this. Leasehold repeats its request after 2.3 to 3.8 s, Redisson when the lease
+/// that it has read has ended.
 pub const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// The combinations of plain and fenced locks, in both directions.
@@ -59,14 +59,14 @@ impl Together {
         Self::with(|setup| setup)
     }
 
-    /// A Redis server and both processes with the settings `more`.
+    /// Starts a Redis server and both processes. `more` changes the settings of both.
     #[must_use]
     #[track_caller]
     pub fn with(more: impl Fn(Setup) -> Setup) -> Self {
         Self::differing(&more, &more)
     }
 
-    /// A Redis server and both processes, with a setup for each.
+    /// Starts a Redis server and both processes. Each function changes the settings of one process.
     #[must_use]
     #[track_caller]
     pub fn differing(java: impl Fn(Setup) -> Setup, rust: impl Fn(Setup) -> Setup) -> Self {
@@ -75,21 +75,21 @@ impl Together {
 }
 
 impl<S: Servers> Together<S> {
-    /// Both processes on these servers, with a watchdog of 30 s.
+    /// Starts both processes on these servers, with a watchdog of 30 s.
     #[must_use]
     #[track_caller]
     pub fn on(redis: S) -> Self {
         Self::on_with(redis, |setup| setup)
     }
 
-    /// Both processes on these servers, with the settings `more`.
+    /// Starts both processes on these servers. `more` changes the settings of both.
     #[must_use]
     #[track_caller]
     pub fn on_with(redis: S, more: impl Fn(Setup) -> Setup) -> Self {
         Self::on_differing(redis, &more, &more)
     }
 
-    /// Both processes on these servers, with a setup for each.
+    /// Starts both processes on these servers. Each function changes the settings of one process.
     #[must_use]
     #[track_caller]
     pub fn on_differing(
@@ -102,25 +102,25 @@ impl<S: Servers> Together<S> {
         Self { redis, java, rust }
     }
 
-    /// A Rust holder with a Java waiter, and the reverse.
+    /// A Rust holder with a Java waiter, and a Java holder with a Rust waiter.
     #[must_use]
     pub fn both_ways(&self) -> [Pair; 2] {
         [Way::RustToJava, Way::JavaToRust].map(|way| self.pair(way, Kind::Lock))
     }
 
-    /// The same with plain locks and with fenced ones.
+    /// Both directions, with plain locks and with fenced locks.
     #[must_use]
     pub fn each_way(&self) -> [Pair; 4] {
         EACH_WAY.map(|(way, kind)| self.pair(way, kind))
     }
 
-    /// One direction, with new threads.
+    /// One direction and one kind, with the threads that are called `pair`.
     #[must_use]
     pub fn pair(&self, way: Way, kind: Kind) -> Pair {
         self.pair_of("pair", way, kind)
     }
 
-    /// One direction, with threads of this name.
+    /// One direction and one kind, with threads that are called `threads`.
     #[must_use]
     pub fn pair_of(&self, threads: &str, way: Way, kind: Kind) -> Pair {
         let [java, rust] =
@@ -147,22 +147,22 @@ impl<S: Servers> Together<S> {
         }
     }
 
-    /// Waits until `count` clients have subscribed to the channel of `name`, have sent one more
-    /// request, and wait.
+    /// Waits until `count` clients are subscribed to the channel of `name`, have sent one more
+    /// request, and sleep.
     #[track_caller]
     pub fn until_asleep(&self, name: &str, count: i64) {
         self.redis.until_asleep(Kind::Lock, name, count);
     }
 }
 
-/// Waits until `count` clients have subscribed to the channel of `name`, have sent one more
-/// request, and wait.
+/// Waits until `count` clients are subscribed to the channel of `name`, have sent one more request,
+/// and sleep.
 #[track_caller]
 pub fn until_asleep(redis: &Redis, name: &str, count: i64) {
     until_asleep_on(redis, &Kind::Lock.channel(name), count);
 }
 
-/// Waits until `count` clients have subscribed to `channel`, have sent one more request, and wait.
+/// Waits until `count` clients are subscribed to `channel`, have sent one more request, and sleep.
 #[track_caller]
 pub fn until_asleep_on(redis: &Redis, channel: &str, count: i64) {
     eventually("a waiter listens", Duration::from_secs(10), || {
@@ -175,7 +175,7 @@ pub fn until_asleep_on(redis: &Redis, channel: &str, count: i64) {
 ///
 /// # Panics
 ///
-/// If the grant came first, because then both held at the same time.
+/// If the grant came first, which means that both held at the same time.
 #[must_use]
 #[track_caller]
 pub fn wake_up(left: &Answer, entered: &Answer) -> Duration {
@@ -183,11 +183,11 @@ pub fn wake_up(left: &Answer, entered: &Answer) -> Duration {
     since(left.began_at(), entered.acquired_at())
 }
 
-/// The time from one instant to a later one.
+/// The time from `earlier` to `later`.
 ///
 /// # Panics
 ///
-/// If it is not later.
+/// If `later` is not later.
 #[must_use]
 #[track_caller]
 pub fn since(earlier: SystemTime, later: SystemTime) -> Duration {

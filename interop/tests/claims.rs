@@ -1,4 +1,5 @@
-//! `RBlockingQueue` and Leasehold's queue share elements. Claims and Java's `take` run at the same time.
+//! `RBlockingQueue` and Leasehold's queue share elements. Claims and Java's `take` run at the same
+//! time.
 
 use std::collections::BTreeSet;
 use std::thread::spawn;
@@ -13,7 +14,7 @@ use testkit::{Cluster, Redis, Sentinels};
 const SECOND: Duration = Duration::from_secs(1);
 const NAME: &str = "jobs";
 
-/// Servers, a Redisson client, and a Leasehold client.
+/// Servers, and a client of each language.
 struct Both<S> {
     _servers: S,
     java: Java,
@@ -46,7 +47,7 @@ fn texts(value: &Value) -> Vec<String> {
     value.as_array().expect("a list").iter().map(text).collect()
 }
 
-/// Each takes what the other has put there, in order, and each wakes the other.
+/// Each client takes the elements of the other one, in order, and is woken by it.
 fn elements_are_shared<S: Servers>(servers: S) {
     let both = Both::on(servers);
     let poll = |wait: u64| both.thread("T2").start_queue("poll", NAME, json!({ "wait_ms": wait }));
@@ -75,7 +76,7 @@ fn elements_are_shared<S: Servers>(servers: S) {
     assert_eq!(claim.value(), "b");
     shown(&format!("{}queue: elements are shared, and wake a taker", S::PLACE), Way::JavaToRust);
 
-    // Java does not see a claimed element. It takes one that is given back.
+    // Java does not see a claimed element, but takes it when the claim is given back.
     assert_eq!(both.size(), (0, 0));
     let waiting = poll(10_000);
     assert_eq!(claim.give_back().unwrap(), Release::Released);
@@ -83,7 +84,7 @@ fn elements_are_shared<S: Servers>(servers: S) {
     shown(&format!("{}queue: Java takes what a claim gives back", S::PLACE), Way::RustToJava);
 }
 
-/// Both push, Java takes, and Rust claims: each element is taken once.
+/// Both clients push, Java takes, and Rust claims. Each element is taken once.
 fn each_element_is_taken_once<S: Servers>(servers: S) {
     const EACH: usize = 200;
     let both = Both::on(servers);
@@ -122,31 +123,31 @@ fn each_element_is_taken_once<S: Servers>(servers: S) {
 }
 
 #[test]
-fn elements_are_shared_on_one_server() {
+fn java_and_rust_share_queue_elements_on_one_server() {
     elements_are_shared(Redis::start());
 }
 
 #[test]
-fn elements_are_shared_behind_sentinels() {
+fn java_and_rust_share_queue_elements_behind_sentinels() {
     elements_are_shared(Sentinels::options().replicas(1).start());
 }
 
 #[test]
-fn elements_are_shared_in_a_cluster() {
+fn java_and_rust_share_queue_elements_in_a_cluster() {
     elements_are_shared(Cluster::options().replicas(0).start());
 }
 
 #[test]
-fn each_element_is_taken_once_on_one_server() {
+fn java_and_rust_take_each_element_once_on_one_server() {
     each_element_is_taken_once(Redis::start());
 }
 
 #[test]
-fn each_element_is_taken_once_behind_sentinels() {
+fn java_and_rust_take_each_element_once_behind_sentinels() {
     each_element_is_taken_once(Sentinels::options().replicas(1).start());
 }
 
 #[test]
-fn each_element_is_taken_once_in_a_cluster() {
+fn java_and_rust_take_each_element_once_in_a_cluster() {
     each_element_is_taken_once(Cluster::options().replicas(0).start());
 }

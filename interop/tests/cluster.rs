@@ -1,5 +1,5 @@
-//! Both clients on a Redis Cluster. Messages are published in the slot of the name. Each client
-//! decides this by itself.
+//! Both clients on a Redis Cluster. Messages are published at the node that has the slot of the
+//! name, and each client computes this slot itself.
 
 mod everywhere;
 mod kinds;
@@ -21,13 +21,13 @@ fn three_masters() -> Cluster {
     Cluster::options().replicas(0).start()
 }
 
-/// A node that does not own the slot of `name`.
+/// A node that does not have the slot of `name`.
 fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
     let port = cluster.at(name).port();
     cluster.masters().into_iter().find(|node| node.port() != port).unwrap()
 }
 
-// The rows of a single server, in a cluster.
+// The rows of a single server, here for a cluster.
 
 #[test]
 fn java_and_rust_exclude_each_other_in_a_cluster() {
@@ -36,23 +36,23 @@ fn java_and_rust_exclude_each_other_in_a_cluster() {
 }
 
 #[test]
-fn leases_are_kept_and_end_in_a_cluster() {
+fn java_and_rust_leases_are_renewed_and_expire_in_a_cluster() {
     let both = Together::on_with(three_masters(), rows::hasty);
     everywhere::leases_are_kept_and_end(&both);
 }
 
 #[test]
-fn either_side_may_be_killed_in_a_cluster() {
+fn lock_of_a_killed_peer_is_free_at_lease_end_in_a_cluster() {
     everywhere::either_side_may_be_killed(&three_masters());
 }
 
 #[test]
-fn every_kind_wakes_the_other_in_a_cluster() {
+fn every_lock_kind_wakes_the_other_language_in_a_cluster() {
     let both = Together::on(three_masters());
     everywhere::every_kind_wakes_the_other(&both);
 }
 
-// All nodes, and slots that move.
+// Every node, and slots that move.
 
 #[test]
 fn release_wakes_waiters_on_every_cluster_node() {
@@ -79,7 +79,7 @@ fn release_wakes_waiters_on_every_cluster_node() {
 }
 
 #[test]
-fn permits_and_latches_wake_the_other_on_each_node_of_a_cluster() {
+fn permits_and_latches_wake_the_other_language_on_each_node() {
     let both = Together::on(three_masters());
     for way in WAYS {
         let mut slowest = Duration::ZERO;
@@ -108,12 +108,12 @@ fn permits_and_latches_wake_the_other_on_each_node_of_a_cluster() {
     }
 }
 
-/// Redisson checks every five seconds whether slots have moved. Until then it sends requests to the
-/// wrong node, and its call throws `RedisNodeNotFoundException` after some retries.
+/// Redisson looks every five seconds for slots that have moved. Until then, it sends requests to
+/// the wrong node, and its call throws `RedisNodeNotFoundException` after some retries.
 const LOOKED_AGAIN: Duration = Duration::from_secs(6);
 
 #[test]
-fn java_and_rust_notify_each_other_at_a_moved_slot() {
+fn java_and_rust_notify_each_other_after_a_slot_move() {
     let both = Together::on(three_masters());
     for way in WAYS {
         let Pair { holder, waiter, .. } = both.pair(way, Kind::Lock);
@@ -131,10 +131,10 @@ fn java_and_rust_notify_each_other_at_a_moved_slot() {
     }
 }
 
-/// Redisson stays subscribed at the node that had the slot at its subscription, as long as a thread
-/// of its process waits for the lock.
+/// As long as a thread of its process waits for the lock, Redisson stays subscribed at the node
+/// that had the slot when it subscribed.
 #[test]
-fn slot_move_silences_redisson_and_wakes_leasehold_waiters() {
+fn slot_move_wakes_leasehold_waiters_but_no_redisson_waiters() {
     // given a holder and a waiter in both directions, a lease of 20 s, and a Java thread that waits
     // for a permit
     let both = Together::on_with(three_masters(), |setup| setup.watchdog(SECOND * 20));
@@ -151,7 +151,7 @@ fn slot_move_silences_redisson_and_wakes_leasehold_waiters() {
         both.redis.until_asleep(kind, name, 1);
     }
 
-    // when their slots move, and Redisson has updated its topology
+    // when the slots of all three move, and Redisson has updated its topology
     for (_, name) in names {
         both.redis.move_slot(Cluster::slot_of(name), &other_than(&both.redis, name));
     }
@@ -164,14 +164,14 @@ fn slot_move_silences_redisson_and_wakes_leasehold_waiters() {
     let row = both.redis.row(Kind::Lock, "a waiter whose slot moves");
     woken(&row, Way::JavaToRust, delay);
 
-    // and nothing notifies the Java waiter: it acquires when the lease that it has seen is over
+    // and nothing notifies the Java waiter: it acquires when the lease that it has read has ended
     both.redis.until_asleep(Kind::Lock, "door", 0);
     let left = ours.holder.unlock("door");
     let delay = wake_up(&left, &java.wait(SECOND * 30));
     assert!((SECOND * 3..SECOND * 20).contains(&delay), "woken after {delay:?}");
     measured(&row, Way::RustToJava, "sleeps until the lease is over");
 
-    // but a permit has no lease
+    // A permit has no lease, so the Java thread that waits for it keeps waiting.
     assert!(pool.holder.release("pool", 1).is_true());
     sleep(SECOND * 5);
     assert!(!permit.is_done());
@@ -205,9 +205,10 @@ fn release_wakes_java_and_rust_after_a_primary_crash() {
 
 // Contention.
 
-/// For plain locks only: in a test with tokens, four waiting Redisson threads never continued.
+/// This test has plain locks only. In a test with tokens, four waiting Redisson threads never
+/// continued.
 #[test]
-fn mixed_clients_lose_no_count_while_a_slot_moves() {
+fn java_and_rust_lose_no_increment_while_a_slot_moves() {
     let what = "crowd while its slot moves four times";
     turmoil::counts_right(
         three_masters(),
@@ -222,7 +223,7 @@ fn mixed_clients_lose_no_count_while_a_slot_moves() {
     );
 }
 
-/// In an agreed failover the master rejects writes until its replica has all data.
+/// In an agreed failover, the old master rejects writes until its replica has all data.
 fn contend_through_failovers(kind: Kind) {
     let what = "crowd through two agreed failovers";
     turmoil::counts_right(
@@ -241,11 +242,11 @@ fn contend_through_failovers(kind: Kind) {
 }
 
 #[test]
-fn mixed_clients_lose_no_count_in_agreed_failovers() {
+fn java_and_rust_lose_no_increment_in_manual_failovers() {
     contend_through_failovers(Kind::Lock);
 }
 
 #[test]
-fn tokens_of_mixed_clients_grow_through_agreed_failovers() {
+fn java_and_rust_tokens_grow_through_manual_failovers() {
     contend_through_failovers(Kind::Fenced);
 }

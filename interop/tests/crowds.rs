@@ -1,5 +1,5 @@
-//! Contention between both languages for one lock: no addition is lost, no thread starves, and the
-//! death of a process does not stop the others.
+//! Contention of both languages for one lock: no addition is lost, no thread starves, and other
+//! processes continue when one process dies.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
@@ -8,28 +8,28 @@ use std::time::Duration;
 use interop::{Contenders, Java, Kind, Pending, Report, Rust, Setup, Way, measured, shown, woken};
 use testkit::{Monitor, Redis};
 
-/// The share of a language in all holds.
+/// The share of all holds that each language must have.
 const SHARE: std::ops::RangeInclusive<f64> = 0.1..=0.9;
 
 /// The longest wait for a lock that sixteen threads request, each for some milliseconds. It is far
 /// below a lease of 30 s.
 ///
-/// Each thread pauses for 40 ms after a hold. Half of the threads cannot keep the lock busy, so the
-/// shares do not depend on the speed of wake-ups.
+/// Each thread pauses for 40 ms after a hold. Half of the threads therefore cannot keep the lock
+/// busy, and the shares do not depend on how fast a client wakes up.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// How long the other threads wait at most after a holder was killed.
+/// The ttl, and so the longest time for which a killed holder blocks other threads.
 const TTL: Duration = Duration::from_secs(3);
 
 #[test]
-fn java_and_rust_clients_lose_no_count_and_none_starves() {
+fn java_and_rust_lose_no_increment_and_no_client_starves() {
     mixed_contenders(Kind::Lock);
 }
 
 #[test]
-fn tokens_of_mixed_clients_follow_the_order_of_holds() {
+fn java_and_rust_tokens_follow_the_order_of_holds() {
     let (redis, counted) = mixed_contenders(Kind::Fenced);
     assert_tokens_grow(&redis, counted);
     shown("crowd: tokens in the order of holds", Way::RustToJava);
@@ -59,7 +59,7 @@ fn mixed_contenders(kind: Kind) -> (Redis, u64) {
     assert_eq!(counted, by_rust + by_java);
     assert_one_by_one(monitor, counted);
 
-    // and each language, process and thread took part, without a long wait
+    // and every thread took part, no thread waited for long, and both languages had their share
     let share = by_rust as f64 / counted as f64;
     assert!(SHARE.contains(&share), "{by_rust} by Rust, {by_java} by Java");
     for report in ours.iter().chain(&theirs) {
@@ -74,7 +74,7 @@ fn mixed_contenders(kind: Kind) -> (Redis, u64) {
 }
 
 #[test]
-fn fenced_hand_offs_get_separate_tokens_among_java_clients() {
+fn each_fenced_hand_off_has_its_own_token_among_java_clients() {
     // given eight tasks of one Leasehold client, and two Java threads
     let _alone = alone();
     let redis = Redis::start();
@@ -87,7 +87,7 @@ fn fenced_hand_offs_get_separate_tokens_among_java_clients() {
     let theirs = java.thread("crowd").fenced().start_contenders(&contenders(2));
     let (ours, theirs) = (report(ours), report(theirs));
 
-    // then most holds of Leasehold needed no request for a token, and each still has its own token
+    // then Leasehold drew tokens for several holds at once, and each hold still has its own token
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, ours.total + theirs.total);
     assert!(theirs.total > 0, "{theirs:?}");
@@ -101,8 +101,8 @@ fn fenced_hand_offs_get_separate_tokens_among_java_clients() {
 }
 
 #[test]
-fn mixed_clients_continue_when_one_of_each_language_dies() {
-    // given the same contenders
+fn java_and_rust_continue_when_one_client_of_each_dies() {
+    // given two processes of each language, with four threads each
     let _alone = alone();
     let redis = Redis::start();
     let setup = Setup::new(redis.url()).watchdog(TTL);
@@ -129,13 +129,13 @@ fn mixed_clients_continue_when_one_of_each_language_dies() {
     doomed_java.kill();
     let (ours, theirs) = (report(ours), report(theirs));
 
-    // then no addition was made twice, neither by the dead processes nor by the living ones
+    // then no addition counts twice, neither of the dead processes nor of the living ones
     let all = counted();
     assert!(all > after_one, "nobody went on after {after_one}");
     assert!(ours.total + theirs.total < all, "the dead had done nothing: {ours:?} {theirs:?}");
     assert_one_by_one(monitor, all);
 
-    // and the living processes continue, after at most one ttl each
+    // and the living processes continue, after at most one ttl for each dead one
     let share = ours.total as f64 / (ours.total + theirs.total) as f64;
     assert!(SHARE.contains(&share), "{ours:?} {theirs:?}");
     for report in [&ours, &theirs] {
@@ -148,14 +148,15 @@ fn mixed_clients_continue_when_one_of_each_language_dies() {
 }
 
 #[test]
-fn clients_with_spin_locks_lose_no_count() {
+fn java_and_rust_with_spin_locks_lose_no_increment() {
     let _alone = alone();
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
     let (java, rust) = (Java::start(&setup), Rust::start(&setup));
     let monitor = redis.monitor();
 
-    // A spin lock has no queue, so no share is checked, and it has no fixed time.
+    // A spin lock has no queue. So the test checks no shares, and lets each thread do a number of
+    // rounds.
     let contenders = Contenders::new("door", "counter", 2).rounds(150).hold(MILLI);
     let ours = rust.thread("crowd").spin().start_contenders(&contenders);
     let theirs = java.thread("crowd").spin().start_contenders(&contenders);
@@ -167,8 +168,8 @@ fn clients_with_spin_locks_lose_no_count() {
     shown("crowd: spin locks lose nothing", Way::JavaToRust);
 }
 
-/// `testConcurrency_MultiInstance` of Redisson's read-write lock: no reader during a write, no
-/// write during a read, and readers of both languages at the same time.
+/// `testConcurrency_MultiInstance` of Redisson's read-write lock: no reader holds during a write,
+/// no writer during a read, and readers of both languages hold at the same time.
 #[test]
 fn java_and_rust_readers_share_and_writers_are_alone() {
     // given two processes of each language
@@ -178,7 +179,7 @@ fn java_and_rust_readers_share_and_writers_are_alone() {
     let (javas, rusts) = (two(|| Java::start(&setup)), two(|| Rust::start(&setup)));
     let monitor = redis.monitor();
 
-    // when four threads of each read and two write, for some seconds
+    // when in each process four threads read and two write, for some seconds
     let contenders = |threads| {
         Contenders::new("door", "counter", threads).at_most(8).hold(MILLI).rest(MILLI * 40)
     };
@@ -195,14 +196,14 @@ fn java_and_rust_readers_share_and_writers_are_alone() {
         .map(|of| of.each_ref().map(|it| it.writes().start_contenders(&contenders(2))));
     let (reading, writing) = (reading.map(|of| of.map(report)), writing.map(|of| of.map(report)));
 
-    // then each writer was alone, as all writers and readers have checked
+    // then each writer was the only holder, as all writers and readers have checked
     let total = |of: &[Report; 2]| of.iter().map(|it| it.total).sum::<u64>();
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, total(&writing[0]) + total(&writing[1]));
     assert_one_by_one(monitor, counted);
     assert_eq!(redis.command(&["GET", "counter:readers"]).text(), "0");
     assert_eq!(redis.command(&["GET", "counter:beside"]).text(), "seen", "none read together");
-    // and all of them took part
+    // and every thread took part
     for report in reading.iter().chain(&writing).flatten() {
         assert!(report.done.iter().all(|&done| done > 0), "{report:?}");
         assert!(report.max_wait < LONGEST_WAIT, "{report:?}");
@@ -211,8 +212,8 @@ fn java_and_rust_readers_share_and_writers_are_alone() {
     tell("crowd, read-write: share of all writes", total(&writing[0]), total(&writing[1]));
 }
 
-/// Whether each SET of the counter was one more than the last, so that each holder has seen the
-/// addition of the previous one.
+/// Asserts that each `SET` of the counter was one more than the previous one. Then each holder has
+/// seen the addition of the holder before.
 #[track_caller]
 fn assert_one_by_one(monitor: Monitor, counted: u64) {
     let lines = monitor.stop();
@@ -224,7 +225,7 @@ fn assert_one_by_one(monitor: Monitor, counted: u64) {
     assert_eq!(set.len(), expected.len());
 }
 
-/// Whether each hold had a token that was greater than the one before.
+/// Asserts that each hold had a higher token than the hold before.
 #[track_caller]
 fn assert_tokens_grow(redis: &Redis, holds: u64) {
     let tokens = redis.command(&["LRANGE", "counter:tokens", "0", "-1"]);
@@ -233,7 +234,7 @@ fn assert_tokens_grow(redis: &Redis, holds: u64) {
     assert_eq!((fall, tokens.len() as u64), (None, holds));
 }
 
-/// Two tests at the same time would be too much for the machine.
+/// Lets only one of these tests run at a time, because two would be too much for the machine.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -250,7 +251,7 @@ fn report(contenders: Pending) -> Report {
 
 fn tell(scenario: &str, by_rust: u64, by_java: u64) {
     let percent = |part: u64| format!("{} %", part * 100 / (by_rust + by_java));
-    // The column of the table is the language that acquires.
+    // The table has one column for each language. Here it is the language that acquires.
     measured(scenario, Way::RustToJava, &format!("Java {}", percent(by_java)));
     measured(scenario, Way::JavaToRust, &format!("Rust {}", percent(by_rust)));
 }

@@ -1,4 +1,5 @@
-//! `RMap` and `RSet` share entries, elements and locks with Leasehold's `Map` and `Set`, by each codec.
+//! `RMap` and `RSet` share entries, elements and locks with Leasehold's `Map` and `Set`, with every
+//! codec.
 
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use testkit::{Cluster, Redis, Sentinels, eventually};
 const KEY: &str = "orders:42";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Servers, a Redisson client, and a Leasehold client.
+/// Servers, and a client of each language.
 struct Both<S = Redis> {
     servers: S,
     java: Java,
@@ -39,7 +40,7 @@ impl<S: Servers> Both<S> {
     }
 }
 
-/// The class of the Java side.
+/// The counterpart of the Java class `Order`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Order {
@@ -52,7 +53,7 @@ fn key() -> String {
 }
 
 /// Writes on each side, reads on the other one, and compares the bytes. `kind` is the class in
-/// Java, `value` makes a value from a number, and `shown` is the text that Java prints for this
+/// Java, `value` creates a value from a number, and `shown` is the text that Java prints for this
 /// value.
 fn map_is_shared<S, V, KC, VC>(
     both: &Both<S>,
@@ -75,7 +76,7 @@ fn map_is_shared<S, V, KC, VC>(
         both.servers.in_step(map.name().as_str());
         both.ask(&format!("map.{op}"), map.name().as_str(), arguments)
     };
-    // Rust puts, Java gets; Java puts, Rust gets.
+    // Rust inserts and Java reads, and the reverse.
     assert_eq!(map.insert(&key(), &value(42)).unwrap(), None);
     assert_eq!(java("get", json!({})).text(), shown(42));
     assert_eq!(java("put", json!({ "value": 43 })).text(), shown(42));
@@ -84,7 +85,7 @@ fn map_is_shared<S, V, KC, VC>(
     assert_eq!(java("putIfAbsent", json!({ "value": 45 })).text(), shown(44));
     assert_eq!(map.insert_if_absent(&key(), &value(45)).unwrap(), Some(value(44)));
 
-    // Each compares with the bytes of the other.
+    // Each side compares a value with the bytes that the other side has written.
     assert!(java("replace", json!({ "old": 44, "value": 46 })).is_true());
     assert!(map.compare_and_set(&key(), &value(46), &value(47)).unwrap());
     assert!(!java("removeIf", json!({ "value": 46 })).is_true());
@@ -96,7 +97,7 @@ fn map_is_shared<S, V, KC, VC>(
     map.insert(&key(), &value(3_000_000_000)).unwrap();
     assert_eq!(java("remove", json!({})).text(), shown(3_000_000_000));
 
-    // The lock of a key has one name, and excludes the other side.
+    // The lock of a key has the same name on both sides, and excludes the other side.
     let lock = map.lock(&key()).unwrap();
     assert_eq!(java("lockName", json!({})).text(), lock.name().as_str());
     let guard = lock.acquire().unwrap();
@@ -112,7 +113,7 @@ fn map_is_shared<S, V, KC, VC>(
 }
 
 #[test]
-fn map_is_shared_by_each_codec() {
+fn java_and_rust_share_a_map_with_each_codec() {
     let both = Both::start();
     let long = |codec: &str| json!({ "codec": codec, "long": true });
     let text = |codec: &str| json!({ "codec": codec });
@@ -149,7 +150,7 @@ fn map_is_shared_by_each_codec() {
 }
 
 #[test]
-fn texts_of_kryo_are_shared_in_every_length() {
+fn java_and_rust_share_kryo_texts_of_every_length() {
     let both = Both::start();
     let texts = both.rust.map::<String, String>("texts").unwrap().codec(Kryo5Text);
     let mut values = ["", "a", "é", "€", "🔒", "aé🔒z"].map(str::to_owned).to_vec();
@@ -170,7 +171,7 @@ fn texts_of_kryo_are_shared_in_every_length() {
 }
 
 #[test]
-fn texts_of_json_have_the_bytes_of_java() {
+fn json_text_has_the_same_bytes_in_java_and_rust() {
     let both = Both::start();
     let texts = both.rust.map::<String, String>("texts").unwrap().codecs(Text, Json);
     for value in ["", "é€", "🔒", "a\u{1b}b\n\"\\/\u{7f}"] {
@@ -186,7 +187,7 @@ fn texts_of_json_have_the_bytes_of_java() {
 }
 
 #[test]
-fn numbers_are_added_to_by_both() {
+fn java_and_rust_add_to_the_same_number() {
     let both = Both::start();
     let stock = both.rust.map::<String, i64>("stock").unwrap();
     assert_eq!(stock.add(&key(), 7).unwrap(), 7);
@@ -196,11 +197,11 @@ fn numbers_are_added_to_by_both() {
 }
 
 #[test]
-fn value_is_computed_by_one_side_only() {
+fn absent_value_is_computed_by_java_or_rust_but_not_by_both() {
     computed_by_one_side(&Both::start());
 }
 
-/// Both sides want one value, and one of them begins.
+/// Both sides need one value, and only the side that comes first computes it.
 fn computed_by_one_side<S: Servers>(both: &Both<S>) {
     let cache = both.rust.map::<String, String>("cache").unwrap();
     let asks = &both.java;
@@ -233,7 +234,7 @@ fn computed_by_one_side<S: Servers>(both: &Both<S>) {
 }
 
 #[test]
-fn set_is_shared_by_each_codec() {
+fn java_and_rust_share_a_set_with_each_codec() {
     let both = Both::start();
     set_is_shared(&both, "text", Text);
     set_is_shared(&both, "tagged", TaggedJson::plain());
@@ -264,7 +265,7 @@ fn set_is_shared<S: Servers, C: Codec<String>>(both: &Both<S>, codec: &str, of_r
     assert_eq!(set.pop().unwrap(), None);
 }
 
-/// Java has read an entry into its local cache. Each change of Rust makes it drop the entry.
+/// Java has an entry in its local cache. Each change by Rust makes Java drop this entry.
 fn local_cache_drops_what_rust_changes<S: Servers>(both: &Both<S>) {
     let silent = both.rust.map::<String, i64>("cached").unwrap();
     let orders = silent.clone().notify_local_caches(true);
@@ -277,7 +278,7 @@ fn local_cache_drops_what_rust_changes<S: Servers>(both: &Both<S>) {
         |expected: &str| eventually("Java sees the change", SECOND * 10, || read() == expected);
     silent.insert(&key(), &1).unwrap();
     sees("1");
-    // Java does not notice it: this is the reason for the notice.
+    // Without a notification, Java does not notice the change. Rust therefore has to send one.
     silent.insert(&key(), &2).unwrap();
     sleep(SECOND / 5);
     assert_eq!(read(), "1");
@@ -301,12 +302,12 @@ fn local_cache_drops_what_rust_changes<S: Servers>(both: &Both<S>) {
 }
 
 #[test]
-fn local_cache_of_java_drops_what_rust_changes() {
+fn java_local_cache_drops_entries_that_rust_changes() {
     local_cache_drops_what_rust_changes(&Both::start());
 }
 
 #[test]
-fn entry_with_a_ttl_ends_for_both() {
+fn entry_with_a_ttl_expires_for_java_and_rust() {
     let both = Both::on(Redis::start_with_field_ttls());
     let orders = both.rust.map::<String, i64>("orders").unwrap();
     let java = |op: &str, ttl_ms: u64| {
@@ -324,7 +325,7 @@ fn entry_with_a_ttl_ends_for_both() {
     eventually("the entry of Java ends", SECOND * 5, || orders.get(&key()).unwrap().is_none());
 }
 
-/// What depends on where the data is: on one server, all codecs are tested.
+/// The tests that are repeated for every deployment. All codecs are tested on a single server only.
 fn data_is_shared<S: Servers>(servers: S) {
     let both = Both::on(servers);
     let texts = both.rust.map::<String, String>("texts").unwrap();
@@ -336,11 +337,11 @@ fn data_is_shared<S: Servers>(servers: S) {
 }
 
 #[test]
-fn data_is_shared_behind_sentinels() {
+fn java_and_rust_share_data_behind_sentinels() {
     data_is_shared(Sentinels::options().replicas(1).start());
 }
 
 #[test]
-fn data_is_shared_in_a_cluster() {
+fn java_and_rust_share_data_in_a_cluster() {
     data_is_shared(Cluster::options().replicas(0).start());
 }

@@ -7,7 +7,7 @@ use interop::{AT_ONCE, Contenders, Java, Protocol, Redisson, Report, Setup};
 use testkit::{Redis, eventually};
 
 #[test]
-fn both_redissons_start() {
+fn both_redisson_versions_start_and_lock() {
     let redis = Redis::start();
     for (redisson, version) in [(Redisson::V3, "3.29.0"), (Redisson::V4, "4.7.0")] {
         let java = Java::start(&setup(&redis).redisson(redisson));
@@ -19,7 +19,7 @@ fn both_redissons_start() {
 }
 
 #[test]
-fn holder_is_a_process_and_a_thread() {
+fn redisson_identifies_a_holder_by_process_and_thread() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     let (one, other) = (java.thread("T1"), java.thread("T2"));
@@ -29,7 +29,7 @@ fn holder_is_a_process_and_a_thread() {
     assert!(one.lock("door").acquired());
     assert!(one.lock_for("door", SECOND * 20).acquired());
 
-    // then the owner in Redis is this thread, and only this thread holds the lock
+    // then the owner in Redis names this thread, and only this thread holds the lock
     assert_eq!(redis.command(&["HGETALL", "door"]).texts(), [owner.as_str(), "2"]);
     assert_eq!(one.hold_count("door").number(), 2);
     assert!(one.is_held("door").is_true());
@@ -61,7 +61,7 @@ fn waiter_acquires_when_the_holder_releases() {
         // when the holder releases
         let left = java.thread("T1").unlock("door");
 
-        // then the waiter acquires at once, and both return their times
+        // then the waiter acquires at once, and both replies have their times
         let entered = waiter.wait(SECOND * 5);
         assert!(entered.acquired());
         assert!(entered.waited() > Duration::ZERO);
@@ -85,7 +85,7 @@ fn bounded_wait_ends_without_the_lock() {
 }
 
 #[test]
-fn only_the_owner_may_unlock() {
+fn only_the_owning_java_thread_may_unlock() {
     for redisson in BOTH {
         let redis = Redis::start();
         let java = Java::start(&setup(&redis).redisson(redisson));
@@ -95,7 +95,7 @@ fn only_the_owner_may_unlock() {
         assert!(answer.failed_with("IllegalMonitorStateException"), "{answer:?}");
         assert!(java.thread("T1").is_held("door").is_true());
 
-        // A forced release is tested elsewhere.
+        // Another test is about forced releases. Here only the result of the call counts.
         assert!(java.thread("T2").force_unlock("door").is_true());
         assert!(!java.thread("T2").force_unlock("door").is_true());
         let answer = java.thread("T1").unlock("door");
@@ -104,7 +104,7 @@ fn only_the_owner_may_unlock() {
 }
 
 #[test]
-fn lock_lasts_as_long_as_its_process() {
+fn redisson_renews_a_lock_until_its_process_dies() {
     for redisson in BOTH {
         // given a lock that has outlived its lease of three seconds
         let redis = Redis::start();
@@ -123,7 +123,7 @@ fn lock_lasts_as_long_as_its_process() {
 }
 
 #[test]
-fn lease_ends_by_itself() {
+fn fixed_lease_of_redisson_expires_without_a_release() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis).watchdog(SECOND * 3));
     assert!(java.thread("T1").lock_for("door", SECOND / 2).acquired());
@@ -136,7 +136,7 @@ fn lease_ends_by_itself() {
 }
 
 #[test]
-fn spin_lock_excludes_without_messages() {
+fn redisson_spin_lock_excludes_without_notifications() {
     for redisson in BOTH {
         // given a spin lock, and a thread that waits for it
         let redis = Redis::start();
@@ -151,7 +151,7 @@ fn spin_lock_excludes_without_messages() {
         // when the holder releases
         assert!(one.unlock("door").is_true());
 
-        // then the other thread finds the lock free, and no message was sent or awaited
+        // then the waiting thread acquires, and no message was sent or awaited
         assert!(waiter.wait(SECOND * 5).acquired());
         let lines = monitor.stop().join("\n").to_ascii_uppercase();
         assert!(lines.contains("REDISSON_UNLOCK_LATCH"), "{lines}");
@@ -161,7 +161,7 @@ fn spin_lock_excludes_without_messages() {
 }
 
 #[test]
-fn threads_under_one_lock_lose_no_count() {
+fn java_threads_under_one_lock_lose_no_increment() {
     for redisson in BOTH {
         let redis = Redis::start();
         let java = Java::start(&setup(&redis).redisson(redisson));
@@ -177,26 +177,26 @@ fn threads_under_one_lock_lose_no_count() {
 }
 
 #[test]
-fn clients_under_two_locks_lose_additions() {
+fn java_threads_under_two_different_locks_lose_increments() {
     // given contenders with one counter but with two locks
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     let contenders =
         |door| Contenders::new(door, "counter", 1).at_most(1).hold(Duration::from_millis(2));
 
-    // when both run
+    // when both groups of contenders run
     let one = java.thread("T1").start_contenders(&contenders("front door"));
     let other = java.thread("T2").start_contenders(&contenders("back door"));
     let [one, other] =
         [one, other].map(|contenders| Report::read(&contenders.wait(SECOND * 30)).total);
 
-    // then the counter shows that their holds overlapped
+    // then the counter shows that holds of the two locks overlapped
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert!(counted < one + other, "{counted} of {one} + {other}");
 }
 
 #[test]
-fn interrupt_reaches_a_thread_that_waits() {
+fn java_interrupt_ends_the_wait_of_a_thread() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     assert!(java.thread("T1").lock("door").acquired());
@@ -206,13 +206,13 @@ fn interrupt_reaches_a_thread_that_waits() {
     assert!(java.thread("T2").interrupt());
 
     assert!(waiter.wait(SECOND * 5).failed_with("InterruptedException"));
-    // An idle thread cannot be interrupted.
+    // A thread that executes no call is not interrupted.
     assert!(!java.thread("T2").interrupt());
     assert!(!java.thread("T2").try_lock("door").acquired());
 }
 
 #[test]
-fn shutdown_leaves_the_lock_to_its_lease() {
+fn java_shutdown_leaves_a_lock_held_until_its_lease_ends() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     assert!(java.thread("T1").lock("door").acquired());
@@ -223,7 +223,7 @@ fn shutdown_leaves_the_lock_to_its_lease() {
 }
 
 #[test]
-fn settings_reach_redis() {
+fn settings_of_the_java_driver_take_effect_in_redis() {
     for redisson in BOTH {
         let redis = Redis::options().password("secret").start();
         let monitor = redis.monitor();
@@ -259,7 +259,7 @@ fn settings_reach_redis() {
 
 #[test]
 #[should_panic(expected = "the process ended during")]
-fn call_to_a_dead_process_fails() {
+fn call_to_a_dead_java_process_fails() {
     let redis = Redis::start();
     let mut java = Java::start(&setup(&redis));
     let thread = java.thread("T1");
@@ -273,7 +273,7 @@ fn call_to_a_dead_process_fails() {
 
 #[test]
 #[should_panic(expected = "Redisson does not start")]
-fn missing_redis_is_reported() {
+fn java_driver_reports_an_unreachable_redis() {
     let redis = Redis::start();
     let setup = setup(&redis);
     drop(redis);
@@ -289,7 +289,7 @@ fn is_free(redis: &Redis, name: &str) -> bool {
     redis.command(&["EXISTS", name]).number() == 0
 }
 
-/// Waits until a waiter has subscribed, has sent one more request, and waits.
+/// Waits until a waiter is subscribed, has sent one more request, and sleeps.
 fn until_somebody_listens(redis: &Redis) {
     eventually("a waiter listens", SECOND * 10, || {
         redis.command(&["PUBSUB", "CHANNELS"]).list().len() == 1

@@ -1,4 +1,4 @@
-//! An election in which a Java thread takes part: it locks the `RFencedLock` of the same name.
+//! An election in which a Java thread takes part by locking the `RFencedLock` of the same name.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tokio::{
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Waits until the Java thread waits for a message.
+/// After this time, the Java thread is subscribed and sleeps.
 const ASLEEP: Duration = Duration::from_millis(300);
 
-/// Waits until the observer returns a leader with this value.
+/// Waits until the observer returns a leader with `value`.
 async fn sees(leaders: &mut Observer, value: Option<&str>) -> Leader {
     let seen = async {
         loop {
@@ -47,7 +47,7 @@ fn java_and_rust_candidates_lead_in_turn() {
             assert!(waiting.wait(SOON).acquired());
             assert!(java.token("door") > term);
 
-            // Java leads without a value.
+            // A Java leader has no value.
             let seen = sees(&mut leaders, None).await;
             assert!(!seen.owner().as_str().starts_with(client.id()) && seen.term().is_none());
             let term = java.token("door");

@@ -1,4 +1,4 @@
-//! `RFairLock` and Leasehold's fair lock: waiters of both languages are in one queue.
+//! `RFairLock` and Leasehold's fair lock: one queue has the waiters of both languages.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn queue(redis: &Redis) -> Vec<String> {
     redis.command(&["LRANGE", QUEUE, "0", "-1"]).texts().into_iter().map(str::to_owned).collect()
 }
 
-/// Lets a thread wait at the end of the queue.
+/// Starts a thread that waits. Returns when it is at the end of the queue.
 fn queues(redis: &Redis, thread: &Thread) -> Pending {
     let before = queue(redis).len();
     let waiting = thread.start_lock("door");
@@ -25,7 +25,8 @@ fn queues(redis: &Redis, thread: &Thread) -> Pending {
     waiting
 }
 
-/// Each entry of the queue has a deadline in the future, and no other owner has one.
+/// Asserts that each owner in the queue has a deadline in the future, and that no other owner has a
+/// deadline.
 fn is_whole(redis: &Redis) {
     let now = redis.command(&["TIME"]);
     let now = now.texts()[0].parse::<f64>().unwrap() * 1_000.0;
@@ -42,7 +43,7 @@ fn nothing_stays(redis: &Redis) {
     eventually("nothing is left", SECOND * 10, || keys() == 0);
 }
 
-/// Releases the first hold, and checks that the others acquire in this order.
+/// Releases the first hold, and asserts that the waiters acquire in this order.
 fn in_order(redis: &Redis, holder: &Thread, waiting: Vec<(Thread, Pending)>) {
     let mut left = holder.unlock("door");
     let mut waiting = waiting.into_iter().peekable();
@@ -88,7 +89,7 @@ fn java_and_rust_waiters_acquire_in_one_order() {
 }
 
 #[test]
-fn release_wakes_the_head_of_the_other_language() {
+fn release_wakes_the_queue_head_of_the_other_language() {
     let both = Together::start();
     for (way, holder, waiter) in [
         (Way::RustToJava, both.rust.thread("holder").fair(), both.java.thread("waiter").fair()),
@@ -98,7 +99,7 @@ fn release_wakes_the_head_of_the_other_language() {
         assert!(!waiter.try_lock("door").acquired());
         assert!(queue(&both.redis).is_empty(), "a try does not queue");
         let waiting = queues(&both.redis, &waiter);
-        // It is subscribed by then.
+        // By now, the waiter is subscribed.
         sleep(SECOND / 2);
         let left = holder.unlock("door");
         let delay = wake_up(&left, &waiting.wait(SECOND * 10));
@@ -110,7 +111,7 @@ fn release_wakes_the_head_of_the_other_language() {
 }
 
 #[test]
-fn timed_out_waiter_leaves_the_queue_to_the_other_language() {
+fn timed_out_waiter_leaves_the_queue_of_both_languages() {
     let both = Together::start();
     for (way, leaves, next) in [
         (Way::RustToJava, both.rust.thread("leaves").fair(), both.java.thread("next").fair()),
@@ -129,9 +130,9 @@ fn timed_out_waiter_leaves_the_queue_to_the_other_language() {
     }
 }
 
-/// A third process with Leasehold drops the dead waiter, and notifies the Java waiter behind it.
+/// Another Leasehold process drops the dead waiter, and notifies the Java waiter behind it.
 #[test]
-fn killed_rust_waiter_is_dropped_within_seconds() {
+fn killed_rust_waiter_leaves_the_fair_queue_within_seconds() {
     let mut both = Together::start();
     let (holder, java) = (both.java.thread("holder").fair(), both.java.thread("waiter").fair());
     let other = interop::Rust::start(&interop::Setup::new(both.redis.url()));
@@ -144,7 +145,7 @@ fn killed_rust_waiter_is_dropped_within_seconds() {
 
     let start = Instant::now();
     assert!(holder.unlock("door").is_true());
-    // A Java client would need minutes for this.
+    // With Java clients only, this would take minutes.
     assert!(first.wait(SECOND * 20).acquired());
     assert!(start.elapsed() < SECOND * 9, "{:?}", start.elapsed());
     assert!(!second.is_done());
@@ -154,7 +155,7 @@ fn killed_rust_waiter_is_dropped_within_seconds() {
 }
 
 #[test]
-fn killed_java_waiter_is_dropped_after_its_own_timeout() {
+fn killed_java_waiter_leaves_the_fair_queue_after_its_timeout() {
     let mut both = Together::start();
     let (holder, rust) = (both.rust.thread("holder").fair(), both.rust.thread("waiter").fair());
     assert!(holder.lock_for("door", SECOND * 2).acquired());
@@ -164,7 +165,8 @@ fn killed_java_waiter_is_dropped_after_its_own_timeout() {
     both.java.kill();
     drop(dead);
 
-    // At its deadline: the rest of the lease, and its timeout.
+    // The dead waiter is dropped at its deadline, which is the rest of the lease plus its own
+    // timeout.
     let start = Instant::now();
     let entered = waiting.wait(SECOND * 20);
     assert!(entered.acquired());

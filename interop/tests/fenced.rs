@@ -1,6 +1,6 @@
-//! `RFencedLock` and Leasehold's `FencedLock`: their tokens are one sequence of numbers, which
-//! grows with each hold. Waits, grants and ends are in `lock.rs` with those of the plain lock.
-//! Contention is in `crowds.rs`.
+//! `RFencedLock` and Leasehold's fenced lock: each hold of either language has a higher token than
+//! the one before. Waits, grants and ends are in `lock.rs` with those of the plain lock. Contention
+//! is in `crowds.rs`.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use interop::{
 };
 use testkit::{Redis, eventually};
 
-// Tokens grow.
+// Growing tokens.
 
 #[test]
 fn tokens_grow_across_java_and_rust_holders() {
@@ -34,10 +34,9 @@ fn tokens_grow_across_java_and_rust_holders() {
     shown("fenced: tokens grow with each holder", Way::JavaToRust);
 }
 
-/// `RedissonFencedLockTest.testTokenIncrease`, and the same for Leasehold, where a share of a hold
-/// has no token of its own.
+/// `RedissonFencedLockTest.testTokenIncrease`. In Leasehold, a reentry has no token of its own.
 #[test]
-fn java_token_grows_per_entry_and_rust_token_per_hold() {
+fn java_token_grows_per_lock_call_and_rust_token_per_hold() {
     let both = Together::start();
     let java = both.java.thread("T1").fenced();
     assert_eq!(java.start_lock_and_get_token("door").wait(SECOND * 5).number(), 1);
@@ -64,7 +63,7 @@ fn java_token_grows_per_entry_and_rust_token_per_hold() {
 }
 
 #[test]
-fn java_reads_the_last_token_and_rust_that_of_its_hold() {
+fn java_reads_the_last_token_and_rust_the_token_of_its_hold() {
     // given four tasks of one Leasehold client that wait for a Java holder
     let both = Together::start();
     let java = both.java.thread("T1").fenced();
@@ -74,16 +73,16 @@ fn java_reads_the_last_token_and_rust_that_of_its_hold() {
     eventually("all wait", SECOND * 10, || both.rust.waiting() == 4);
     both.until_asleep("door", 1);
 
-    // when the first of them acquires, and draws tokens for the tasks behind it as well
+    // when the first of them acquires, and also draws tokens for the tasks behind it
     assert!(java.unlock("door").is_true());
     let first = one_enters(&mut waiting);
 
-    // then Java reads the last of these tokens, and Leasehold its own
+    // then Java returns the last of these tokens, and Leasehold the token of the hold
     let drawn = java.token("door");
     assert_eq!(drawn, counter(&both.redis));
     assert!((2..drawn).contains(&first.token("door")), "{} of {drawn}", first.token("door"));
 
-    // and unused tokens are a gap: the next token of Java is greater, and all tokens grow
+    // and unused tokens leave a gap: the next token of Java is higher, and all tokens grow
     waiting.push((&java, java.start_lock("door")));
     let (mut last, mut holder) = (first.token("door"), first);
     while !waiting.is_empty() {
@@ -117,7 +116,7 @@ fn rust_grant_reserves_tokens_for_up_to_64_waiting_tasks() {
     }
 }
 
-// Ends.
+// Holds that end.
 
 #[test]
 fn token_after_a_killed_holder_is_greater() {
@@ -136,7 +135,7 @@ fn token_after_a_killed_holder_is_greater() {
 }
 
 #[test]
-fn forced_release_keeps_the_counter() {
+fn forced_release_keeps_the_token_counter() {
     let both = Together::start();
     for way in [Way::RustToJava, Way::JavaToRust] {
         for by in [Kind::Fenced, Kind::Lock] {
@@ -144,10 +143,11 @@ fn forced_release_keeps_the_counter() {
             let Pair { holder, waiter, .. } = both.pair(way, Kind::Fenced);
             let token = enters(&holder);
 
-            // when the other language ends the hold by force, as a plain or as a fenced lock
+            // when the other language releases the lock by force, as a plain lock or as a fenced
+            // lock
             assert!(waiter.of(by).force_unlock("door").is_true(), "{way}");
 
-            // then the counter is unchanged, and the next token is greater
+            // then the counter is unchanged, and the next token is higher
             assert_eq!(counter(&both.redis), token, "{way}");
             assert!(enters(&waiter) > token, "{way}");
             assert!(holder.unlock("door").failure().is_some(), "{way}");
@@ -157,10 +157,10 @@ fn forced_release_keeps_the_counter() {
     }
 }
 
-// Other kinds of the same name.
+// Plain and fenced locks of the same name.
 
 #[test]
-fn fenced_and_plain_lock_of_one_name_exclude_and_wake() {
+fn fenced_and_plain_lock_of_a_name_exclude_and_wake_each_other() {
     let both = Together::start();
     for way in [Way::RustToJava, Way::JavaToRust] {
         for [held, wanted] in [[Kind::Fenced, Kind::Lock], [Kind::Lock, Kind::Fenced]] {
@@ -176,17 +176,17 @@ fn fenced_and_plain_lock_of_one_name_exclude_and_wake() {
 
             assert!(delay < AT_ONCE, "{way}: {held}, then {wanted}: woken after {delay:?}");
             assert!(waiter.unlock("door").is_true());
-            // One of the two holds has drawn a token.
+            // Of the two holds, only the fenced one has drawn a token.
             assert_eq!(counter(&both.redis), before + 1, "{way}: {held}, then {wanted}");
             woken(&format!("fenced: {wanted} after {held}"), way, delay);
         }
     }
 }
 
-// The counter.
+// The key of the counter.
 
 #[test]
-fn name_with_a_hash_tag_keeps_its_own_tag_in_the_counter() {
+fn token_counter_key_keeps_the_hash_tag_of_the_lock_name() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
     for (name, counter) in [
@@ -204,9 +204,10 @@ fn name_with_a_hash_tag_keeps_its_own_tag_in_the_counter() {
     shown("fenced: names with hash tags, spaces, other alphabets", Way::JavaToRust);
 }
 
-/// This is why the key of the counter must never be deleted, and must have no TTL.
+/// If the counter is lost, tokens start again. The counter must therefore never be deleted, and
+/// must have no TTL.
 #[test]
-fn deleted_counter_restarts_in_java_and_rust() {
+fn deleted_token_counter_restarts_at_one_in_java_and_rust() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
     for [one, other] in [[&java, &rust], [&rust, &java]] {
@@ -219,17 +220,17 @@ fn deleted_counter_restarts_in_java_and_rust() {
 }
 
 #[test]
-fn invalid_or_full_counter_rejects_every_acquisition() {
+fn invalid_or_full_token_counter_rejects_every_acquisition() {
     let both = Together::start();
     both.redis.command(&["SET", COUNTER, "many"]);
     for side in [both.java.thread("T1").fenced(), both.rust.thread("T1").fenced()] {
         let refused = side.lock("door");
         let failure = refused.failure().expect("there is no token");
-        let reported = ["not an integer", "no counter of fencing tokens"];
+        let reported = ["not an integer", "not a counter of fencing tokens"];
         assert!(reported.iter().any(|words| failure.message.contains(words)), "{failure:?}");
         assert!(!side.is_locked("door").is_true());
     }
-    // From 2^53 on, numbers in Lua are not exact: Leasehold rejects each acquisition, and Java
+    // From 2^53 on, numbers in Lua are not exact. Leasehold then rejects each acquisition, and Java
     // continues.
     both.redis.command(&["SET", COUNTER, "9007199254740992"]);
     let refused = both.rust.thread("T1").fenced().lock("door");
@@ -240,28 +241,28 @@ fn invalid_or_full_counter_rejects_every_acquisition() {
     shown("fenced: a counter that cannot count", Way::JavaToRust);
 }
 
-// Surprising behaviour of the real Redisson with tokens.
+// Surprising behaviour of Redisson's fenced lock.
 
-/// The lock is renewed as if there were no lease.
+/// Redisson renews the lock as if no lease had been requested.
 #[test]
-fn redissons_lock_and_get_token_ignores_its_lease() {
+fn redisson_lock_and_get_token_ignores_its_lease_argument() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let setup = |java: Setup| java.redisson(redisson).watchdog(SECOND * 3);
         let both = Together::differing(setup, |rust| rust);
         let java = both.java.thread("T1").fenced();
         let locked = java.start_lock_and_get_token_for("door", SECOND).wait(SECOND * 5);
         assert_eq!(locked.number(), 1);
-        // Longer than the lease, and than the ttl of a lock without a renewal.
+        // Four seconds are longer than the lease, and longer than the ttl.
         sleep(SECOND * 4);
         assert!(java.is_held("door").is_true(), "{redisson:?}");
         assert!(!both.rust.thread("T1").try_lock("door").acquired(), "{redisson:?}");
     }
 }
 
-/// Without a wait time, this method waits like `lockAndGetToken()`. With a wait time, it waits for
-/// at most that time.
+/// Without a wait time, this method waits without an end, like `lockAndGetToken()`. With a wait
+/// time, it waits for at most that time.
 #[test]
-fn redissons_try_lock_and_get_token_waits_without_an_end() {
+fn redisson_try_lock_and_get_token_waits_without_a_bound() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
         let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
@@ -282,8 +283,8 @@ fn redissons_try_lock_and_get_token_waits_without_an_end() {
     }
 }
 
-/// Redisson's script returns a PTTL of −1 in the same form as a grant. So two threads would hold at
-/// once, and a lock must always have a TTL.
+/// If the key has no TTL, Redisson's script returns −1, which looks like a grant. Two threads would
+/// then hold at the same time. A lock must therefore always have a TTL.
 #[test]
 fn redisson_reenters_a_key_without_ttl_and_gets_no_token() {
     for redisson in [Redisson::V4, Redisson::V3] {
@@ -295,13 +296,13 @@ fn redisson_reenters_a_key_without_ttl_and_gets_no_token() {
 
         assert_eq!(entered.number(), -1, "{redisson:?}");
         assert!(!java.is_held("door").is_true(), "{redisson:?}");
-        // Leasehold waits, as for any held lock.
+        // Leasehold treats the lock as held.
         let rust = both.rust.thread("T1").fenced();
         assert!(!rust.try_lock("door").acquired(), "{redisson:?}");
     }
 }
 
-/// Acquires and returns its token.
+/// Acquires, and returns the token.
 #[track_caller]
 fn enters(thread: &Thread) -> i64 {
     assert!(thread.lock("door").acquired());
@@ -318,7 +319,7 @@ fn one_enters<'a>(waiting: &mut Vec<(&'a Thread, Pending)>) -> &'a Thread {
     thread
 }
 
-/// The last token that was drawn.
+/// The value of the counter: the last token that was drawn.
 fn counter(redis: &Redis) -> i64 {
     let last = redis.command(&["GET", COUNTER]);
     if last.is_nil() { 0 } else { last.text().parse().unwrap() }

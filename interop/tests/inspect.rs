@@ -1,4 +1,4 @@
-//! What an operator sees of Redisson's objects: each key is that of an object that `inspect` shows.
+//! What an operator sees of Redisson's objects: `inspect` returns an object for every key.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use leasehold::{Client, Inspection};
 use serde_json::json;
 use testkit::{Redis, eventually};
 
-/// The names of objects, and the kinds that their keys show.
+/// The names of objects, and the kind that `inspect` finds for each.
 const KINDS: [(&str, &str); 16] = [
     ("api", "rate limiter"),
     ("booth", "read lock"),
@@ -27,7 +27,7 @@ const KINDS: [(&str, &str); 16] = [
     (OF_A_KEY, "lock"),
 ];
 
-/// The lock of the key `42` of the map `orders`.
+/// The name of the lock of the key `42` in the map `orders`.
 const OF_A_KEY: &str = "{orders}:HASH:lock";
 
 /// Lets Redisson create an object of each kind. Returns the calls that still wait.
@@ -71,7 +71,7 @@ fn permits_and_rates(thread: &Thread) {
 }
 
 #[tokio::test]
-async fn each_key_of_redisson_belongs_to_an_object_that_is_shown() {
+async fn inspection_shows_an_object_for_each_redisson_key() {
     let redis = Redis::start();
     let java = Java::start(&Setup::new(redis.url()));
     let _waiting = create_all(&redis, &java);
@@ -81,7 +81,7 @@ async fn each_key_of_redisson_belongs_to_an_object_that_is_shown() {
     for name in client.names("*").await.unwrap() {
         objects.extend(client.inspect(&name).await.unwrap());
     }
-    // The hash in the name depends on the codec.
+    // Replaces the name of the lock of a key, because the hash in it depends on the codec.
     let name_of = |it: &'_ Inspection| match it.key_of() {
         Some("orders") => OF_A_KEY.to_owned(),
         _ => it.name.as_str().to_owned(),
@@ -93,7 +93,7 @@ async fn each_key_of_redisson_belongs_to_an_object_that_is_shown() {
         let (name, waiters) = (object.name.as_str(), object.waiters.len());
         let holders = match name {
             "booth" => 2,
-            // Redisson keeps no holders of these.
+            // Redisson does not store holders of these objects.
             "api" | "jobs" | "orders" | "seats" | "start" | "tags" => 0,
             _ => 1,
         };

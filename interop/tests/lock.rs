@@ -1,5 +1,5 @@
-//! `RLock`, `getSpinLock` and `RFencedLock` with Leasehold's `Lock` and `FencedLock`: each holds,
-//! waits, releases and dies while the other one watches. `fenced.rs` has the rest of fenced locks.
+//! `RLock`, `getSpinLock` and `RFencedLock` with Leasehold's `Lock`: one language holds, waits,
+//! releases or dies, and the other one observes it. `fenced.rs` has the rest of fenced locks.
 //! `rows/mod.rs` has the rows that are also shown with sentinels and in a cluster.
 
 mod rows;
@@ -10,21 +10,21 @@ use std::time::Duration;
 use interop::{AT_ONCE, Pair, Together, Way, shown, since, wake_up, woken};
 use testkit::{Redis, eventually};
 
-// Waiting and entering.
+// Waiting and acquiring.
 
 #[test]
-fn waiter_is_woken_by_the_holders_message() {
-    rows::waiter_is_woken_by_the_holders_message(&Together::start());
+fn release_message_wakes_a_waiter_of_the_other_language() {
+    rows::release_message_wakes_a_waiter_of_the_other_language(&Together::start());
 }
 
 #[test]
-fn lock_without_waiters_is_taken_over_at_once() {
-    rows::lock_without_waiters_is_taken_over_at_once(&Together::start());
+fn released_lock_is_free_for_the_other_language_at_once() {
+    rows::released_lock_is_free_for_the_other_language_at_once(&Together::start());
 }
 
 #[test]
-fn try_acquire_returns_at_once() {
-    rows::try_acquire_returns_at_once(&Together::start());
+fn try_acquire_returns_at_once_if_the_other_language_holds() {
+    rows::try_acquire_returns_at_once_if_the_other_language_holds(&Together::start());
 }
 
 #[test]
@@ -45,16 +45,16 @@ fn waiter_acquires_when_a_lease_ends() {
 }
 
 #[test]
-fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held() {
-    rows::renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held(&Together::with(rows::hasty));
+fn held_lock_is_renewed_beyond_its_ttl_in_both_languages() {
+    rows::held_lock_is_renewed_beyond_its_ttl_in_both_languages(&Together::with(rows::hasty));
 }
 
 #[test]
-fn leased_lock_is_not_renewed() {
-    rows::leased_lock_is_not_renewed(&Together::with(rows::hasty));
+fn lock_with_a_fixed_lease_is_not_renewed() {
+    rows::lock_with_a_fixed_lease_is_not_renewed(&Together::with(rows::hasty));
 }
 
-// Re-entry.
+// Reentry.
 
 #[test]
 fn lock_held_three_times_is_free_after_three_releases() {
@@ -62,7 +62,7 @@ fn lock_held_three_times_is_free_after_three_releases() {
 }
 
 #[test]
-fn other_languages_hold_count_can_be_read() {
+fn hold_count_of_the_other_language_can_be_read() {
     let both = Together::start();
     let (runtime, client) = client(&both);
     let java = both.java.thread("T1");
@@ -86,7 +86,7 @@ fn rust_waiter_polls_a_java_spin_lock() {
 }
 
 #[test]
-fn spin_lock_acquires_after_a_lock_with_messages() {
+fn spin_lock_waiter_acquires_when_a_plain_lock_is_released() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         assert!(holder.lock("door").acquired());
@@ -104,10 +104,10 @@ fn spin_lock_acquires_after_a_lock_with_messages() {
     }
 }
 
-/// Why a name must not be used by both kinds of Redisson: its spin lock publishes no message at its
-/// release. Leasehold does.
+/// A spin lock of Redisson publishes no message when it is released, but that of Leasehold does. So
+/// a name must not be used for both kinds of Redisson's locks.
 #[test]
-fn spin_lock_release_notifies_only_from_rust() {
+fn rust_spin_lock_release_notifies_and_java_release_does_not() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         // given a spin lock with a lease of twelve seconds, and a subscribed waiter
@@ -115,10 +115,11 @@ fn spin_lock_release_notifies_only_from_rust() {
         let waiting = waiter.start_lock("door");
         both.until_asleep("door", 1);
 
-        // when it is released early
+        // when the spin lock is released long before its lease ends
         let left = holder.spin().unlock("door");
 
-        // then Redisson is notified, and Leasehold asks again before the lease would have ended
+        // then Redisson was notified by Leasehold, and Leasehold repeats its request long before
+        // the lease would have ended
         let delay = wake_up(&left, &waiting.wait(SECOND * 10));
         let bound = match way {
             Way::RustToJava => AT_ONCE,
@@ -130,10 +131,10 @@ fn spin_lock_release_notifies_only_from_rust() {
     }
 }
 
-/// A spin lock publishes no message, so a Redisson waiter for the plain lock of the same name
-/// sleeps until the lease would have ended.
+/// Redisson's spin lock publishes no message. A Redisson waiter for the plain lock of the same name
+/// therefore sleeps until the lease would have ended.
 #[test]
-fn spin_lock_release_wakes_no_waiter() {
+fn java_spin_lock_release_wakes_no_waiter() {
     let both = Together::start();
     let (holder, waiter) = (both.java.thread("T1"), both.java.thread("T2"));
     let held = holder.spin().lock_for("door", SECOND * 4);
@@ -148,7 +149,7 @@ fn spin_lock_release_wakes_no_waiter() {
     assert!(waiter.unlock("door").is_true());
 }
 
-// Force.
+// Forced releases.
 
 #[test]
 fn forced_release_wakes_the_waiter_of_the_other_language() {
@@ -156,19 +157,19 @@ fn forced_release_wakes_the_waiter_of_the_other_language() {
 }
 
 #[test]
-fn rust_holder_notices_javas_force_within_a_renewal() {
-    // given a lock that is renewed every two seconds
+fn rust_holder_notices_a_force_unlock_by_java_when_it_renews() {
+    // given a lock that its client renews every two seconds
     let both = Together::with(|setup| setup.watchdog(SECOND * 6));
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
     assert!(rust.lock("door").acquired());
     let lost = rust.start_lost("door");
 
-    // when Java ends the hold by force and acquires the lock
+    // when Java releases the lock by force and acquires it
     let forced = java.force_unlock("door");
     assert!(forced.is_true());
     assert!(java.lock("door").acquired());
 
-    // then the Rust holder learns of its loss, and its release does not end the new hold
+    // then the Rust holder gets the loss reported, and its release does not end the new hold
     let reported = lost.wait(SECOND * 10);
     assert_eq!(reported.value(), "NotOwned");
     let delay = since(forced.began_at(), reported.at());
@@ -182,8 +183,8 @@ fn rust_holder_notices_javas_force_within_a_renewal() {
 }
 
 #[test]
-fn rust_holder_notices_javas_force_at_once_with_a_waiter() {
-    // given a lock whose next renewal is in ten seconds, and a waiter of the same process
+fn rust_holder_notices_java_force_unlock_at_once_with_a_waiter() {
+    // given a lock whose next renewal is due in ten seconds, and a waiter of the same process
     let both = Together::start();
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
     assert!(rust.lock("door").acquired());
@@ -206,21 +207,21 @@ fn rust_holder_notices_javas_force_at_once_with_a_waiter() {
 }
 
 #[test]
-fn java_holder_notices_rusts_force_only_by_asking() {
+fn java_holder_notices_a_forced_release_only_when_it_asks() {
     // given a Java lock that is renewed every second
     let both = Together::with(|setup| setup.watchdog(SECOND * 3));
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
     assert!(java.lock("door").acquired());
 
-    // when Leasehold ends the hold by force and acquires with a lease
+    // when Leasehold releases the lock by force and acquires it with a lease
     assert!(rust.force_unlock("door").is_true());
     assert!(rust.lock_for("door", SECOND * 12).acquired());
 
-    // then Java sees its loss if it asks, and does not renew the new hold
+    // then Java sees its loss only at its next call, and does not renew the new hold
     assert!(!java.is_held("door").is_true());
     sleep(SECOND * 2);
     let ttl = java.remain_time_to_live("door").number();
-    // A renewal by Java would have reduced it to at most three seconds.
+    // If Java had renewed it, the lease would be at most three seconds.
     assert!((3_001..=10_000).contains(&ttl), "renewed by another: {ttl}");
     assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
     assert!(rust.is_held("door").is_true());
@@ -233,14 +234,14 @@ fn only_the_owner_can_unlock() {
     let both = Together::start();
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
 
-    // Rust holds: Java's release is rejected, and the hold stays.
+    // Rust holds. Java's release is rejected, and the hold stays.
     assert!(rust.lock("door").acquired());
     assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
     assert!(rust.is_held("door").is_true());
     assert!(rust.unlock("door").is_true());
     shown("lock: unlock by a stranger is refused", Way::RustToJava);
 
-    // Java holds after Rust: the old guard is rejected, and the hold stays.
+    // Java holds after Rust. The release of the old guard is rejected, and the hold stays.
     assert!(rust.lock_for("door", SECOND / 2).acquired());
     assert!(java.lock("door").acquired());
     assert!(rust.unlock("door").failed_with("NotHeld"));
@@ -250,7 +251,7 @@ fn only_the_owner_can_unlock() {
     shown("lock: unlock by a stranger is refused", Way::JavaToRust);
 }
 
-// Crashes.
+// Killed processes.
 
 #[test]
 fn lock_of_a_killed_holder_is_free_when_its_lease_ends() {
@@ -258,10 +259,10 @@ fn lock_of_a_killed_holder_is_free_when_its_lease_ends() {
 }
 
 #[test]
-fn killed_waiter_blocks_no_other() {
+fn killed_waiter_blocks_no_other_waiter() {
     for way in [Way::RustToJava, Way::JavaToRust] {
-        let both = rows::killed_waiter_blocks_no_other(Redis::start(), way);
-        // A dead Leasehold client leaves its queue entry, for 15 s after its last request.
+        let both = rows::killed_waiter_blocks_no_other_waiter(Redis::start(), way);
+        // A killed Leasehold client leaves its queue entry for 15 s after its last request.
         let queue = "leasehold_lock__queue:{door}";
         let (rest, extra) = match way {
             Way::RustToJava => (SECOND * 10, vec![]),
@@ -281,7 +282,7 @@ fn killed_waiter_blocks_no_other() {
 }
 
 #[test]
-fn interrupted_java_waiter_blocks_no_other() {
+fn interrupted_java_waiter_blocks_no_other_waiter() {
     let both = Together::start();
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
     assert!(rust.lock("door").acquired());
@@ -298,7 +299,7 @@ fn interrupted_java_waiter_blocks_no_other() {
 }
 
 #[test]
-fn dropped_rust_waiter_blocks_no_other() {
+fn dropped_rust_waiter_blocks_no_other_waiter() {
     let both = Together::start();
     let java = both.java.thread("T1");
     assert!(java.lock("door").acquired());
@@ -318,8 +319,8 @@ fn dropped_rust_waiter_blocks_no_other() {
 // Inspection.
 
 #[test]
-fn both_sides_see_the_same_state() {
-    // The rest of the watchdog's half a minute, or of a lease of twelve seconds.
+fn java_and_rust_see_the_same_lock_state() {
+    // The lease of the watchdog, and a lease of twelve seconds.
     const WATCHED: i64 = 30_000;
     const LEASED: i64 = 12_000;
     let both = Together::start();
@@ -376,7 +377,7 @@ fn is_held_by_thread_distinguishes_holders() {
         assert_eq!(held_by(asked), asked == one.id());
     }
 
-    // and a Leasehold owner is no thread of Java, even with the same number
+    // A Leasehold owner is not a thread of Java, even if both have the same number.
     assert!(one.unlock("door").is_true());
     let guard = runtime.block_on(lock.acquire()).unwrap();
     for number in [1, one.id(), other.id()] {
@@ -385,7 +386,7 @@ fn is_held_by_thread_distinguishes_holders() {
     assert_eq!(runtime.block_on(guard.release()).unwrap(), leasehold::Release::Released);
 }
 
-/// A client in the process of the test, for calls that Java does not have.
+/// A client in the process of the test, for calls that the Rust process does not offer.
 fn client(both: &Together) -> (tokio::runtime::Runtime, leasehold::Client) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let client = runtime.block_on(leasehold::Client::connect(&both.redis.url())).unwrap();

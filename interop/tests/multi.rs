@@ -1,4 +1,4 @@
-//! `getMultiLock` and Leasehold's `MultiLock`: both consist of plain locks.
+//! `getMultiLock` and Leasehold's `MultiLock`: both are several plain locks.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{scope, sleep};
@@ -59,7 +59,7 @@ fn multi_locks_of_both_languages_exclude_each_other() {
     assert!(runtime.block_on(ours.try_acquire()).unwrap().is_some());
 }
 
-/// Whether a holder of both members is inside.
+/// Whether a holder of both members is active.
 struct Inside(AtomicBool);
 
 impl Inside {
@@ -70,9 +70,9 @@ impl Inside {
     }
 }
 
-/// Each language has two holders. Java acquires the members in the given order.
+/// Each language has two holders. Java acquires the members in the order in which they are given.
 #[test]
-fn opposite_orders_of_both_languages_make_progress() {
+fn java_and_rust_multi_locks_in_opposite_orders_make_progress() {
     const ROUNDS: u32 = 20;
     let both = Together::start();
     let (runtime, client) = client(&both);

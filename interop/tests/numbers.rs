@@ -1,5 +1,5 @@
-//! `RSemaphore` and `RCountDownLatch` with those of Leasehold: they share the number and the
-//! channel, and notify each other.
+//! `RSemaphore` and `RCountDownLatch` with those of Leasehold: they use the same number and the
+//! same channel, and notify each other.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn latches(both: &Together) -> [Pair; 2] {
     [Way::RustToJava, Way::JavaToRust].map(|way| both.pair(way, Kind::Latch))
 }
 
-/// Waits until a client has subscribed to `channel`, has sent one more request, and waits.
+/// Waits until a client is subscribed to `channel`, has sent one more request, and sleeps.
 #[track_caller]
 fn until_asleep(redis: &Redis, channel: &str) {
     eventually("a waiter listens", SECOND * 10, || {
@@ -41,7 +41,7 @@ fn output(monitor: Monitor) -> Vec<String> {
 }
 
 #[test]
-fn waiter_for_permits_wakes_at_a_release_of_the_other() {
+fn semaphore_release_wakes_a_waiter_of_the_other_language() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in semaphores(&both) {
         holder.set_permits("pool", 3);
@@ -66,7 +66,7 @@ fn waiter_for_permits_wakes_at_a_release_of_the_other() {
 }
 
 #[test]
-fn both_count_the_same_permits() {
+fn java_and_rust_count_the_same_semaphore_permits() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in semaphores(&both) {
         assert!(holder.set_permits("pool", 10).is_true());
@@ -82,7 +82,7 @@ fn both_count_the_same_permits() {
         assert!(holder.release("pool", 4).is_true());
         assert_eq!(holder.drain_permits("pool"), 5);
         assert_eq!(waiter.drain_permits("pool"), 0);
-        // one client may release the permits of the other one
+        // A client may release permits that the other one holds.
         assert!(holder.release("pool", 2).is_true());
         assert!(waiter.delete("pool").is_true());
         assert_eq!(holder.free_permits("pool"), 0);
@@ -91,7 +91,7 @@ fn both_count_the_same_permits() {
 }
 
 #[test]
-fn same_calls_leave_and_return_the_same_number() {
+fn semaphore_calls_return_the_same_numbers_in_java_and_rust() {
     let both = Together::start();
     let mut reported = Vec::new();
     for Pair { holder, .. } in semaphores(&both) {
@@ -136,7 +136,7 @@ fn negative_permits_are_not_published_and_java_keeps_waiting() {
 }
 
 #[test]
-fn mixed_clients_with_one_permit_lose_no_count() {
+fn java_and_rust_with_one_permit_lose_no_increment() {
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
     let (java, rust) = (Java::start(&setup), Rust::start(&setup));
@@ -154,7 +154,7 @@ fn mixed_clients_with_one_permit_lose_no_count() {
 }
 
 #[test]
-fn killed_process_leaves_its_permits_taken() {
+fn semaphore_permits_of_a_killed_process_stay_acquired() {
     let Together { redis, mut java, mut rust } = Together::start();
     let (ours, theirs) = (rust.thread("T1").semaphores(), java.thread("T1").semaphores());
     ours.set_permits("pool", 2);
@@ -166,7 +166,7 @@ fn killed_process_leaves_its_permits_taken() {
     assert!(theirs.acquire("pool", 2).acquired());
     assert_eq!(redis.command(&["GET", "pool"]).text(), "0");
 
-    // and in the other direction: Java holds them, and is killed
+    // The other direction: Java holds the permits, and is killed.
     let rust = Rust::start(&Setup::new(redis.url()));
     let ours = rust.thread("T1").semaphores();
     let waiting = ours.start_acquire("pool", 2);
@@ -181,7 +181,7 @@ fn killed_process_leaves_its_permits_taken() {
 }
 
 #[test]
-fn waiter_passes_a_latch_counted_down_by_the_other() {
+fn waiter_passes_a_latch_that_the_other_language_opens() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in latches(&both) {
         assert!(holder.set_count("start", 2).is_true());
@@ -203,7 +203,7 @@ fn waiter_passes_a_latch_counted_down_by_the_other() {
 }
 
 #[test]
-fn same_latch_calls_leave_and_return_the_same() {
+fn latch_calls_return_the_same_numbers_in_java_and_rust() {
     let both = Together::start();
     let mut reported = Vec::new();
     for Pair { holder, .. } in latches(&both) {
@@ -222,7 +222,7 @@ fn same_latch_calls_leave_and_return_the_same() {
     shown("record: a latch is one number, said on one channel", Way::JavaToRust);
 }
 
-/// Redisson's own `delete()` does not wake its waiters. That of Leasehold does.
+/// Redisson's own `delete()` does not wake its waiters. The one of Leasehold does.
 #[test]
 fn deleted_latch_wakes_waiters_of_the_other_language() {
     let both = Together::start();
@@ -234,7 +234,7 @@ fn deleted_latch_wakes_waiters_of_the_other_language() {
         assert!(deleted.is_true());
         let delay = wake_up(&deleted, &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
-        // and a new latch is closed for both
+        // A new latch is closed for both clients.
         assert!(holder.set_count("start", 1).is_true());
         assert!(!waiter.await_within("start", SECOND / 2).acquired());
         assert!(holder.count_down("start").is_true());

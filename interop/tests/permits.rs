@@ -1,5 +1,5 @@
-//! `RPermitExpirableSemaphore` with Leasehold's `ExpirableSemaphore`: each holds, waits, releases
-//! and dies while the other one watches.
+//! `RPermitExpirableSemaphore` with Leasehold's `ExpirableSemaphore`: one language holds, waits,
+//! releases or dies, and the other one observes it.
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use leasehold::{PermitId, Release};
 use serde_json::{Value, json};
 use testkit::{Redis, eventually};
 
-/// A Redis server, a Redisson client, and a Leasehold client.
+/// A Redis server, and a client of each language.
 struct Both {
     redis: Redis,
     java: Java,
@@ -42,7 +42,7 @@ impl Both {
         self.ask(op, json!({})).number()
     }
 
-    /// The permits that both clients see: free, held, and in all.
+    /// Asserts that both clients see these numbers of permits: free, held, and in all.
     #[track_caller]
     fn agree(&self, expected: [i64; 3]) {
         let java = ["available", "held", "total"].map(|op| self.number(op));
@@ -51,7 +51,7 @@ impl Both {
         assert_eq!((java, rust), (expected, expected));
     }
 
-    /// Waits until this number of clients are subscribed and wait.
+    /// Waits until `count` clients are subscribed and sleep.
     #[track_caller]
     fn until_asleep(&self, count: i64) {
         eventually("a waiter listens", SECOND * 10, || {
@@ -60,7 +60,7 @@ impl Both {
         sleep(SECOND / 5);
     }
 
-    /// Lets a Leasehold task wait for a permit.
+    /// Starts a Leasehold task that waits for a permit.
     fn waits(&self) -> thread::JoinHandle<ExpirablePermits> {
         let permits = self.rust.clone();
         thread::spawn(move || permits.acquire_within(SECOND * 30).unwrap())
@@ -77,7 +77,7 @@ fn release_guard(guard: ExpirablePermits) {
 }
 
 #[test]
-fn permits_of_one_language_count_for_the_other() {
+fn permits_held_by_one_language_are_busy_for_the_other() {
     let both = Both::of(5);
     both.agree([5, 0, 5]);
     let guard = both.rust.acquire_many(2).unwrap();
@@ -96,8 +96,8 @@ fn permits_of_one_language_count_for_the_other() {
 }
 
 #[test]
-fn both_leave_the_same_keys() {
-    // given the data that each client leaves when it holds one of two permits for a minute
+fn java_and_rust_leave_the_same_keys() {
+    // given the data that each client leaves while it holds one of two permits for a minute
     let left_by = |rust: bool| {
         let both = Both::of(2);
         let guard = rust.then(|| both.rust.clone().lease(SECOND * 60).acquire().unwrap());
@@ -127,7 +127,7 @@ fn both_leave_the_same_keys() {
 }
 
 #[test]
-fn permit_release_wakes_the_other_language() {
+fn permit_release_wakes_the_waiter_of_the_other_language() {
     let both = Both::of(1);
     let guard = both.rust.acquire().unwrap();
     let waiting = both.thread().start_permits("acquire", NAME, json!({}));
@@ -187,7 +187,7 @@ fn other_language_acquires_when_a_lease_ends() {
 }
 
 #[test]
-fn each_side_knows_the_others_permits_by_their_ids() {
+fn each_language_finds_permits_of_the_other_by_their_ids() {
     let both = Both::of(2);
     let guard = both.rust.acquire().unwrap();
     let ours = guard.ids()[0].to_string();
@@ -227,7 +227,7 @@ fn java_and_rust_acquire_many_permits_at_once() {
 }
 
 #[test]
-fn either_language_changes_the_total_even_below_zero() {
+fn either_language_may_reduce_free_permits_below_zero() {
     let both = Both::of(2);
     assert!(!both.ask("trySet", json!({ "count": 9 })).is_true());
     both.ask("add", json!({ "count": 1 }));
@@ -244,7 +244,7 @@ fn either_language_changes_the_total_even_below_zero() {
         both.rust.release_id(*id).unwrap();
     }
     assert!(!waiting.is_done());
-    // then it is still notified of the first free permit
+    // then the first permit that is free again still notifies it
     both.rust.release_id(guard.ids()[4]).unwrap();
     assert!(waiting.wait(SECOND * 10).acquired());
     shown("permits: less than none are free", Way::RustToJava);
@@ -265,7 +265,7 @@ fn permits_of_a_killed_java_process_expire() {
     shown("permits: the holder is killed", Way::JavaToRust);
 }
 
-/// Many threads of both languages. Redis counts how many hold at once.
+/// Many threads of both languages. A number in Redis counts how many of them hold at the same time.
 fn contenders(version: Redisson, count: u32) {
     const THREADS: u32 = 6;
     const ROUNDS: u32 = 60;
@@ -299,7 +299,7 @@ fn contenders(version: Redisson, count: u32) {
 }
 
 #[test]
-fn mixed_clients_never_hold_more_permits_than_exist() {
+fn java_and_rust_never_hold_more_permits_than_exist() {
     contenders(Redisson::V4, 1);
     contenders(Redisson::V4, 3);
     shown("permits: a mixed crowd, one and three at a time", Way::RustToJava);
@@ -307,7 +307,7 @@ fn mixed_clients_never_hold_more_permits_than_exist() {
 }
 
 #[test]
-fn older_redisson_behaves_the_same() {
+fn redisson_3_29_and_rust_never_hold_more_permits_than_exist() {
     contenders(Redisson::V3, 2);
     shown("permits: a mixed crowd with 3.29", Way::JavaToRust);
 }

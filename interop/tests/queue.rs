@@ -1,5 +1,5 @@
-//! The waiters of Leasehold, and a Java client that does not see them: the queue between processes,
-//! and the request slot within a process.
+//! The waiters of Leasehold, and a Java client that does not know of them: the queue between
+//! processes, and the request slot within a process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use tokio::task::{JoinHandle, block_in_place};
 
 #[test]
 fn rust_clients_are_granted_the_lock_in_queue_order() {
-    // given three Leasehold clients in the queue, behind a holder that has waited itself
+    // given three queued Leasehold clients, behind a holder that has waited itself
     let scene = Scene::start(4);
     let holder = scene.holder_that_waited(0);
     let waiting = [1, 2, 3].map(|client| scene.queues(client));
     let owners = scene.places();
     let monitor = scene.redis.monitor();
-    // Long enough for the notification of the next client.
+    // By now, the holder has been notified of the next client.
     sleep(SECOND / 3);
 
-    // when each of them releases in turn
+    // when one after the other releases
     scene.no_gap();
     scene.release(holder);
     for (waiting, owner) in waiting.into_iter().zip(&owners) {
         let guard = scene.runtime.block_on(waiting).unwrap();
         assert_eq!(guard.owner().as_str(), *owner);
         assert!(!scene.places().contains(owner), "its place goes");
-        // Long enough for a request by the next client, if it was notified.
+        // By now, the next client has sent a request if it was notified to do so.
         sleep(SECOND / 10);
         if !scene.places().is_empty() {
             scene.no_gap();
@@ -43,13 +43,14 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
         scene.release(guard);
     }
 
-    // then each was notified on its own channel, and only the last one found an empty queue
+    // then each client was notified on its own channel, and only the last one released to all
     let [first, second, third] = [0, 1, 2].map(|n| own_channel(&owners[n]));
     let (turns, mut looks): (Vec<_>, Vec<_>) =
         published(&monitor.stop()).into_iter().partition(|it| it.ends_with(" 0"));
     assert_eq!(turns, [&first, &second, &third, CHANNEL].map(|it| format!("{it} 0")));
 
-    // and the next one was notified to ask when the reservation ends, and the one behind it later
+    // and two clients were notified to send a request later: the next one when the reservation
+    // ends, and the one behind it after that
     let mut expected = [format!("{second} 750"), format!("{third} 1000"), format!("{third} 750")];
     looks.sort();
     expected.sort();
@@ -58,12 +59,12 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
 }
 
 #[test]
-fn queue_entry_is_its_owner_with_its_arrival() {
+fn queue_entry_has_the_owner_and_the_arrival_time() {
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
     let waiting = scene.queues(1);
 
-    // Its entry is dated by the server, and expires 15 s after the last request.
+    // The server sets the time of the entry, and the queue expires 15 s after the last request.
     let place = scene.places().remove(0);
     assert!(place.starts_with(&format!("{}:", scene.clients[1].id())), "{place}");
     let score = || scene.redis.command(&["ZSCORE", QUEUE, &place]).text().to_owned();
@@ -73,7 +74,7 @@ fn queue_entry_is_its_owner_with_its_arrival() {
     let rest = || scene.redis.command(&["PTTL", QUEUE]).number();
     assert!((1..=15_000).contains(&rest()), "{}", rest());
 
-    // A request renews the entry, and keeps its position.
+    // A request renews the queue, and keeps the position of the entry.
     scene.redis.command(&["PEXPIRE", QUEUE, "10000"]);
     eventually("it looks", SECOND * 8, || rest() > 10_000);
     assert_eq!((scene.places(), score()), (vec![place.clone()], since));
@@ -100,7 +101,8 @@ fn notified_client_acquires_by_its_own_request() {
     scene.release(holder);
     let guard = scene.runtime.block_on(waiting).unwrap();
 
-    // then it is reserved for a moment, and the request turns the reservation into a whole lease
+    // then the lock is reserved for a moment, and the client's request turns the reservation into a
+    // whole lease
     let owner = guard.owner().as_str();
     let lines = monitor.stop();
     let deeds: Vec<_> = lines.iter().filter_map(|line| deed(line)).collect();
@@ -117,14 +119,14 @@ fn notified_client_acquires_by_its_own_request() {
     scene.nothing_stays();
 }
 
-/// The documented way to join the queue, by hand.
+/// A client that joins the queue as the protocol page describes, without the library.
 #[test]
-fn client_that_follows_the_protocol_page_gets_the_lock() {
+fn client_that_queues_as_documented_gets_the_lock() {
     // given a new client in the queue, a Leasehold client behind it, and a Java client that watches
     let scene = Scene::start(2);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let holder = scene.holder_that_waited(0);
-    // Java's first call takes longer.
+    // The first call in a Java process takes longer, so it happens before the test.
     assert!(!java.thread("T1").try_lock("door").acquired());
     assert!(java.thread("T1").remain_time_to_live("door").number() > 0);
     let mut newcomer = Newcomer::joins(&scene);
@@ -135,7 +137,8 @@ fn client_that_follows_the_protocol_page_gets_the_lock() {
     scene.no_gap();
     scene.release(holder);
 
-    // then the new client is notified, and the lock is reserved for it: one hold, with a lease
+    // then the new client is notified, and for Java the reservation looks like any hold with a
+    // lease
     assert_eq!(newcomer.receives(), [own_channel(OWNER).as_str(), "0"]);
     let ttl = scene.prolong_reservation();
     assert!((1..=750).contains(&ttl), "{ttl}");
@@ -145,7 +148,7 @@ fn client_that_follows_the_protocol_page_gets_the_lock() {
     assert!(!java.thread("T1").try_lock("door").acquired());
     assert!(!scene.places().contains(&OWNER.to_owned()));
 
-    // and its request acquires it, like any other request
+    // and its request acquires the lock, like any other request
     newcomer.enters(&scene);
     assert!(java.thread("T1").remain_time_to_live("door").number() > 20_000);
 
@@ -161,21 +164,21 @@ fn client_that_follows_the_protocol_page_gets_the_lock() {
 
 #[test]
 fn notified_client_that_is_silent_blocks_less_than_a_second() {
-    // given a queued client that does not ask, and behind it a Leasehold client
+    // given a queued client that never sends a request, and a Leasehold client behind it
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
     let mut newcomer = Newcomer::joins(&scene);
     newcomer.queues(&scene);
     let waiting = scene.queues(1);
-    // Long enough for the notification when the lock goes to the previous client.
+    // By now, the holder has been notified of the next client.
     sleep(SECOND / 2);
 
-    // when the lock is reserved for the first one
+    // when the lock is reserved for the silent client
     scene.no_gap();
     let began = Instant::now();
     scene.release(holder);
 
-    // then the next one acquires when the reservation has ended, and not before
+    // then the Leasehold client acquires when the reservation has ended, and not before
     let guard = scene.runtime.block_on(waiting).unwrap();
     let after = began.elapsed();
     assert!((SECOND * 7 / 10..AT_ONCE).contains(&after), "{after:?}");
@@ -211,8 +214,8 @@ fn polling_rust_waiter_has_no_queue_entry() {
 
 #[test]
 fn dead_client_is_skipped_in_the_queue() {
-    // given a killed client in the queue, an entry without a client, and a Leasehold client behind
-    // them
+    // given a killed client in the queue, an entry that belongs to no client, and a Leasehold
+    // client behind both
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
     let mut doomed = Rust::start(&Setup::new(scene.redis.url()));
@@ -226,7 +229,7 @@ fn dead_client_is_skipped_in_the_queue() {
     assert_eq!(scene.places().len(), 3);
 
     // when the lock is released, then the Leasehold client acquires at once, and the other entries
-    // are gone
+    // are removed
     scene.no_gap();
     let began = Instant::now();
     scene.release(holder);
@@ -239,8 +242,8 @@ fn dead_client_is_skipped_in_the_queue() {
 
 #[test]
 fn names_with_and_without_braces_share_only_redissons_channel() {
-    // given Leasehold waiters for `door`, which a Leasehold client holds, and one for `{door}`,
-    // which Java holds
+    // given Leasehold waiters for `door`, which a Leasehold client holds, and a Leasehold waiter
+    // for `{door}`, which Java holds
     let scene = Scene::start(3);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let holder = scene.holder_that_waited(0);
@@ -266,7 +269,7 @@ fn names_with_and_without_braces_share_only_redissons_channel() {
     let count = scene.redis.command(&["PUBSUB", "NUMSUB", CHANNEL]).list()[1].number();
     assert_eq!(count, 3);
 
-    // when each lock is released, then its own waiters acquire it
+    // when each lock is released, then a waiter for this lock acquires it
     let monitor = scene.redis.monitor();
     scene.release(holder);
     scene.release(scene.runtime.block_on(plain).unwrap());
@@ -283,18 +286,18 @@ fn names_with_and_without_braces_share_only_redissons_channel() {
 
 #[test]
 fn waiting_java_client_gets_a_yield_window() {
-    // given four Leasehold clients that pass the lock on, each after a while
+    // given four Leasehold clients that pass the lock on, each after some time
     let scene = Scene::start(4);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let passing = Passing::start(&scene, MILLI * 90, u32::MAX, true);
     eventually("they queue", SECOND * 10, || scene.places().len() >= 2);
     let theirs = java.thread("T1").start_lock("door");
-    // The Java waiter is the difference between the subscribers of Redisson's channel and of
-    // Leasehold's.
+    // All waiters subscribe to Redisson's channel, and only those of Leasehold to the other one.
+    // The fifth subscriber is Java.
     eventually("Java listens", SECOND * 10, || scene.listeners() == [5, 4]);
     let monitor = scene.redis.monitor();
 
-    // then it acquires soon
+    // then the Java thread acquires soon
     let entered = theirs.wait(SECOND * 30);
     assert!(entered.acquired());
     let lines = monitor.stop();
@@ -302,8 +305,8 @@ fn waiting_java_client_gets_a_yield_window() {
     passing.end(&scene);
 
     // and at least every second release opened a yield window: the Java waiter was notified, and
-    // the next Leasehold client was notified to ask later. That client was passed over once, and
-    // not again
+    // the next Leasehold client was notified to send its request later. Each window passed over
+    // another entry
     let reported = published(&lines);
     let gaps = reported.iter().filter(|it| **it == format!("{CHANNEL} 00")).count();
     let releases = lines.iter().filter(|it| it.contains(r#"lua] "HDEL" "door""#)).count();
@@ -321,7 +324,7 @@ fn waiting_java_client_gets_a_yield_window() {
 #[test]
 fn yield_windows_take_a_fiftieth_of_the_time() {
     // given three Leasehold clients that pass the lock on for some seconds, and a Java client that
-    // watches
+    // reads the lock
     let scene = Scene::start(3);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let passing = Passing::start(&scene, MILLI * 5, u32::MAX, true);
@@ -329,7 +332,7 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
     let monitor = scene.redis.monitor();
     let (began, mut looks, mut free) = (Instant::now(), 0, 0);
     while began.elapsed() < SECOND * 8 {
-        // Then it finds the lock free at times, but never held without a lease.
+        // Java sees the lock free at times, but never held without a lease.
         let ttl = java.thread("T1").remain_time_to_live("door").number();
         assert!(ttl == -2 || (1..=30_000).contains(&ttl), "{ttl}");
         (looks, free) = (looks + 1, free + u32::from(ttl == -2));
@@ -337,7 +340,7 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
     let lines = monitor.stop();
     passing.end(&scene);
 
-    // and there was no yield window for fifty times the length of the last one
+    // Between two yield windows there is at least fifty times the length of the second one.
     let gaps = Gap::all(&lines);
     for pair in gaps.windows(2) {
         let passed = pair[1].at - pair[0].at;
@@ -345,7 +348,8 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
         assert!(passed >= lasts * 50, "{pair:?}");
         assert_eq!(pair[1].millis, 2 << (pair[1].at.as_secs() % 4), "{pair:?}");
     }
-    // Two cycles of 2, 4, 8 and 16 ms would be 36 of them if each release came at once.
+    // Two cycles of windows of 2, 4, 8 and 16 ms would have 36 windows if each release came at
+    // once.
     assert!((10..=45).contains(&gaps.len()), "{gaps:?}");
     let left: u64 = gaps.iter().map(|gap| gap.millis).sum();
     let figure = format!("{} gaps, {left} ms of 8 s, {free} of {looks} looks", gaps.len());
@@ -367,7 +371,7 @@ fn notified_java_client_acquires_among_queueing_rust_clients() {
     eventually("they count", SECOND * 10, || redis.command(&["EXISTS", "counter"]).number() == 1);
     eventually("they queue", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() >= 2);
 
-    // when a Java thread comes repeatedly
+    // when a Java thread acquires repeatedly
     let thread = java.thread("T1");
     let (mut most, mut longest) = (0, Duration::ZERO);
     let began = Instant::now();
@@ -381,7 +385,7 @@ fn notified_java_client_acquires_among_queueing_rust_clients() {
         sleep(MILLI * 20);
     }
 
-    // then one of the yield windows, of which it is notified, lets it acquire
+    // then the Java thread acquires in a yield window, of which it is notified
     assert!(longest < SECOND * 2, "{longest:?}, {times} times");
     assert!(most < 500, "{most} of ours before it");
     let ours: u64 = ours.into_iter().map(|it| Report::read(&it.wait(SECOND * 20)).total).sum();
@@ -405,7 +409,7 @@ fn java_unlock_wakes_queued_rust_client_at_once() {
         let began = Instant::now();
         assert!(java.thread("T1").unlock("door").is_true());
 
-        // then one of them acquires at once, and the other one after its release
+        // then one of them acquires at once, and the other one after the first has released
         let first = scene.first_in(&mut waiting);
         slowest = slowest.max(began.elapsed());
         scene.release(first);
@@ -418,9 +422,9 @@ fn java_unlock_wakes_queued_rust_client_at_once() {
 }
 
 #[test]
-fn java_force_admits_a_queued_rust_client_and_ends_the_hold() {
-    // given a Leasehold holder that is renewed every two seconds, and another queued Leasehold
-    // client
+fn force_unlock_by_java_admits_a_queued_rust_client() {
+    // given a Leasehold holder that renews every two seconds, and another Leasehold client that is
+    // queued
     let redis = Redis::start();
     let setup = Setup::new(redis.url()).watchdog(SECOND * 6);
     let (rust, other) = (Rust::start(&setup), Rust::start(&setup));
@@ -431,7 +435,7 @@ fn java_force_admits_a_queued_rust_client_and_ends_the_hold() {
     let waiting = waiter.start_lock("door");
     eventually("it queues", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() == 1);
 
-    // when Java ends the hold by force
+    // when Java releases the lock by force
     let forced = java.thread("T1").force_unlock("door");
     assert!(forced.is_true());
 
@@ -449,7 +453,7 @@ fn java_force_admits_a_queued_rust_client_and_ends_the_hold() {
 }
 
 #[test]
-fn java_sees_one_leased_hold_during_hand_offs() {
+fn java_sees_one_renewed_hold_during_hand_offs() {
     // given three Leasehold clients that pass the lock on without yield windows
     const TIMES: u32 = 300;
     let scene = Scene::start(3);
@@ -460,7 +464,7 @@ fn java_sees_one_leased_hold_during_hand_offs() {
     eventually("they queue", SECOND * 10, || !scene.places().is_empty());
     let monitor = scene.redis.monitor();
 
-    // when Java inspects it all the time, then the lock is never free, and never without a lease
+    // when Java reads the lock all the time, then it is never free, and always has a lease
     let mut looks = 0;
     while passing.passed.load(Ordering::Relaxed) < TIMES {
         assert!(thread.is_locked("door").is_true(), "{looks}");
@@ -469,7 +473,7 @@ fn java_sees_one_leased_hold_during_hand_offs() {
         assert!(!thread.is_held_by_thread("door", id).is_true());
         assert_eq!(thread.hold_count("door").number(), 0);
         assert!(!thread.try_lock("door").acquired());
-        // the count of another holder, which no method of Java returns
+        // No method of Java returns the count of another holder, so a script reads it.
         let script = "return {redis.call('PTTL', KEYS[1]), redis.call('HVALS', KEYS[1])}";
         let seen = scene.redis.command(&["EVAL", script, "1", "door"]);
         assert!(seen.list()[0].number() > 0, "{seen:?}");
@@ -493,8 +497,8 @@ fn java_sees_one_leased_hold_during_hand_offs() {
     scene.nothing_stays();
 }
 
-/// This depends on chance: the spin lock ends up asking every 128 ms, and the lock is free for a
-/// fiftieth of the time.
+/// The spin lock ends up with a request every 128 ms, and the lock is free for a fiftieth of the
+/// time. So it acquires by chance.
 #[test]
 fn java_spin_lock_acquires_during_hand_offs() {
     // given three Leasehold clients that pass the lock on without pauses
@@ -509,7 +513,7 @@ fn java_spin_lock_acquires_during_hand_offs() {
     eventually("they count", SECOND * 10, || redis.command(&["EXISTS", "counter"]).number() == 1);
     eventually("they queue", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() > 0);
 
-    // when a Java thread spins for it, then it acquires before they have ended
+    // when a Java thread uses a spin lock, then the thread acquires before these clients end
     let before = counted();
     let thread = java.thread("T1").spin();
     let entered = thread.start_try_lock_within("door", SECOND * 90).wait(SECOND * 95);
@@ -526,13 +530,14 @@ fn java_spin_lock_acquires_during_hand_offs() {
 // Hand-offs within one process.
 
 #[test]
-fn java_gets_its_share_against_eight_rust_tasks() {
+fn java_client_acquires_its_share_among_eight_rust_tasks() {
     // given eight tasks of one client and one Java thread, which contend for the lock without
     // pauses
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
     let (rust, java) = (Rust::start(&setup), Java::start(&setup));
-    // Java's first call takes a second on a machine this busy.
+    // The first call in a Java process takes a second on a busy machine, so it happens before the
+    // test.
     let (holder, waiter) = (rust.thread("T1"), java.thread("T1"));
     assert!(holder.lock("window").acquired());
     let waiting = waiter.start_lock("window");
@@ -546,8 +551,8 @@ fn java_gets_its_share_against_eight_rust_tasks() {
     let (ours, theirs) =
         (Report::read(&ours.wait(SECOND * 50)), Report::read(&theirs.wait(SECOND * 50)));
 
-    // then no addition is lost, and Java acquires: a request of Leasehold sometimes lets it go
-    // first
+    // then no addition is lost, and Java acquires, because Leasehold lets it acquire first from
+    // time to time
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, ours.total + theirs.total);
     assert!(theirs.total >= 300, "{theirs:?} {ours:?}");
@@ -578,7 +583,7 @@ fn hand_off_keeps_the_owner_in_redis() {
     let before = scene.redis.command(&["HGETALL", "door"]);
     let monitor = scene.redis.monitor();
 
-    // when one hands the lock to the other
+    // when the holder hands the lock off to the waiter
     let owner = holder.owner().clone();
     scene.release(holder);
     let guard = scene.runtime.block_on(waiting).unwrap();
@@ -609,8 +614,8 @@ impl Scene {
         Self { redis, runtime, clients }
     }
 
-    /// A holder that has waited hands the lock to the queue. One that has not waited knows of no
-    /// queue.
+    /// Returns the guard of a holder that has waited. Only such a holder knows of the queue, and
+    /// passes the lock on to it.
     fn holder_that_waited(&self, client: usize) -> LockGuard {
         self.redis.command(&["HSET", "door", "somebody:1", "1"]);
         self.redis.command(&["PEXPIRE", "door", "30000"]);
@@ -620,7 +625,7 @@ impl Scene {
         self.runtime.block_on(waiting).unwrap()
     }
 
-    /// Starts a waiter, and returns when it is in the queue.
+    /// Starts a waiter, and returns when it has a queue entry.
     fn queues(&self, client: usize) -> JoinHandle<LockGuard> {
         let id = format!("{}:", self.clients[client].id());
         let waiting = self.waits(client, "door");
@@ -635,19 +640,19 @@ impl Scene {
         self.runtime.spawn(async move { lock.acquire().await.unwrap() })
     }
 
-    /// Lets the next release open no yield window, by the pretence that one was open just now.
+    /// Prevents a yield window at the next release, by recording that one has just ended.
     fn no_gap(&self) {
         no_gap(&mut Connection::open(self.redis.port()));
     }
 
-    /// Microseconds, by the clock of the server.
+    /// The time of the server in microseconds.
     fn now(&self) -> i64 {
         let now = self.redis.command(&["TIME"]);
         let now: Vec<i64> = now.texts().iter().map(|it| it.parse().unwrap()).collect();
         now[0] * 1_000_000 + now[1]
     }
 
-    /// Makes the reservation long enough for a busy machine, and returns its former rest.
+    /// Makes the reservation long enough for a busy machine. Returns how long it would have lasted.
     fn prolong_reservation(&self) -> i64 {
         let script = "local left = redis.call('PTTL', KEYS[1]) \
             redis.call('PEXPIRE', KEYS[1], '20000') return left";
@@ -658,7 +663,7 @@ impl Scene {
         owned(&self.redis.command(&["HGETALL", "door"]))
     }
 
-    /// The client of `waiting` that acquires first, which happens at once.
+    /// The guard of the client of `waiting` that acquires first. It must acquire at once.
     fn first_in(&self, waiting: &mut Vec<JoinHandle<LockGuard>>) -> LockGuard {
         let mut first = None;
         eventually("one of ours is in", AT_ONCE, || {
@@ -678,14 +683,14 @@ impl Scene {
         owned(&self.redis.command(&["ZRANGE", QUEUE, "0", "-1"]))
     }
 
-    /// The numbers of subscribers of Redisson's channel and of Leasehold's.
+    /// The numbers of subscribers of Redisson's channel, and of the channel for queued clients.
     fn listeners(&self) -> [i64; 2] {
         let counts = self.redis.command(&["PUBSUB", "NUMSUB", CHANNEL, QUEUERS]);
         [1, 3].map(|at| counts.list()[at].number())
     }
 
-    /// Waits until nothing is left: a client stays subscribed for two to three seconds after its
-    /// last waiter.
+    /// Waits until all keys and subscriptions are gone. After its last waiter, a client stays
+    /// subscribed for two to three seconds.
     fn nothing_stays(&self) {
         eventually("no key stays", SECOND * 25, || {
             self.redis.command(&["KEYS", "*"]).list().is_empty()
@@ -696,13 +701,13 @@ impl Scene {
     }
 }
 
-/// A client that waits in the documented way, without the library.
+/// A client that waits as the protocol page describes, without the library.
 struct Newcomer {
     ears: Connection,
 }
 
 impl Newcomer {
-    /// Subscribes, by one command.
+    /// Subscribes to all channels by one command, and queues.
     fn joins(scene: &Scene) -> Self {
         let mut ears = Connection::open(scene.redis.port());
         let own = own_channel(OWNER);
@@ -712,7 +717,7 @@ impl Newcomer {
         Self { ears }
     }
 
-    /// Sends a request, is rejected, and has a queue entry.
+    /// Sends a request, which is rejected, and adds a queue entry.
     fn queues(&mut self, scene: &Scene) {
         assert!(scene.redis.command(&["PTTL", "door"]).number() > 0);
         let now = scene.now().to_string();
@@ -720,12 +725,12 @@ impl Newcomer {
         scene.redis.command(&["PEXPIRE", QUEUE, "15000"]);
     }
 
-    /// The next message: its channel and its text.
+    /// The channel and the text of the next message.
     fn receives(&mut self) -> Vec<String> {
         owned(&self.ears.next_reply().unwrap()).split_off(1)
     }
 
-    /// Sends the request of Redisson.
+    /// Sends the request that Redisson sends to acquire.
     fn enters(&mut self, scene: &Scene) {
         let script = "if redis.call('EXISTS', KEYS[1]) == 0 \
             or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then \
@@ -741,7 +746,7 @@ impl Newcomer {
     }
 }
 
-/// Clients that pass a lock on. Each releases only when another one is queued.
+/// Clients that pass a lock on. Each of them releases only when another client is queued.
 struct Passing {
     tasks: Vec<JoinHandle<()>>,
     passed: Arc<AtomicU32>,
@@ -749,7 +754,7 @@ struct Passing {
 }
 
 impl Passing {
-    /// Passes the lock on `most` times, each time after `hold`. The last one keeps it.
+    /// Passes the lock on `most` times, each time after `hold`. The last client keeps it.
     fn start(scene: &Scene, hold: Duration, most: u32, gaps: bool) -> Self {
         let (passed, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
         let mut holds = Some(scene.holder_that_waited(0));
@@ -802,20 +807,20 @@ impl Passing {
 /// A yield window of a release.
 #[derive(Debug)]
 struct Gap {
-    /// By the clock of the server.
+    /// The time of the release, by the clock of the server.
     at: Duration,
-    /// When the first queued client is notified to ask.
+    /// After how many milliseconds the next queued client should send its request.
     millis: u64,
 }
 
 impl Gap {
-    /// The windows that MONITOR has shown.
+    /// The yield windows in the output of `MONITOR`.
     fn all(lines: &[String]) -> Vec<Self> {
         let open = format!(r#"lua] "PUBLISH" "{CHANNEL}" "00""#);
         let gaps = lines.iter().enumerate().filter(|(_, line)| line.contains(&open));
         gaps.map(|(at, _)| {
             let (_, output) = lines[at - 1].rsplit_once(' ').unwrap();
-            // From the script itself: MONITOR's time may be much later.
+            // The time is the one that the script wrote. `MONITOR` may show a much later one.
             let notes = |line: &&String| line.contains(&format!(r#"lua] "SET" "{YIELDED}""#));
             let noted = lines[..at].iter().rev().find(notes).unwrap();
             let (_, noted) = noted.split_once(r#"}" ""#).unwrap();
@@ -831,19 +836,19 @@ fn no_gap(redis: &mut Connection) {
     redis.command(&["SET", YIELDED, "3000000000000", "PX", "15000"]);
 }
 
-/// The entry that a line of MONITOR puts back into the queue for the time after a yield window.
+/// If a line of `MONITOR` puts an entry back into the queue at a yield window, returns this entry.
 fn passed_over(line: &str) -> Option<&str> {
     let (_, place) = line.split_once(&format!(r#"lua] "ZADD" "{QUEUE}" "0" ""#))?;
     Some(place.trim_end_matches('"'))
 }
 
-/// The published messages in order: the channel and the text.
+/// The published messages in order, each as its channel and its text.
 fn published(lines: &[String]) -> Vec<String> {
     let messages = lines.iter().filter_map(|line| line.split_once(r#"lua] "PUBLISH" ""#));
     messages.map(|(_, reported)| reported.trim_end_matches('"').replace(r#"" ""#, " ")).collect()
 }
 
-/// The change or the message in a line of MONITOR, and its client.
+/// The change or the message in a line of `MONITOR`, and its client.
 fn deed(line: &str) -> Option<String> {
     let (_, words) = line.split_once("] \"")?;
     let words: Vec<_> = words.trim_end_matches('"').split("\" \"").collect();

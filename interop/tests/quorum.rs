@@ -1,4 +1,4 @@
-//! `RedissonRedLock` and Leasehold's `QuorumLock`: both are plain locks on each of several servers.
+//! `RedissonRedLock` and Leasehold's `QuorumLock`: both are plain locks on several servers.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! `RRateLimiter` and Leasehold's `RateLimiter` share one rate, one window and the same bytes.
+//! `RRateLimiter` and Leasehold's `RateLimiter` share one rate, one window and the same keys, byte
+//! for byte.
 
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use testkit::{Redis, Reply};
 const SECOND: Duration = Duration::from_secs(1);
 const NAME: &str = "api";
 
-/// A server, a Redisson client, and a Leasehold client.
+/// A server, and a client of each language.
 struct Both {
     redis: Redis,
     java: Java,
@@ -46,7 +47,7 @@ impl Both {
         }
     }
 
-    /// Both clients count this many free permits.
+    /// Asserts that both clients see `free` free permits.
     #[track_caller]
     fn both_see(&self, free: i64) {
         let rust = i64::try_from(self.rust.available().unwrap()).unwrap();
@@ -80,7 +81,7 @@ fn rate(per_client: bool) -> Rate {
 }
 
 #[test]
-fn both_write_the_same_bytes() {
+fn java_and_rust_limiters_write_the_same_bytes() {
     let both = Both::start();
     for per_client in [false, true] {
         both.redis.command(&["FLUSHALL"]);
@@ -92,7 +93,7 @@ fn both_write_the_same_bytes() {
         assert!(both.rust.set_if_absent(rate(per_client)).unwrap());
         assert!(both.rust_takes(3) && both.rust_takes(1));
         let mut rust = both.data(both.client.id());
-        // Members of one millisecond are in any order.
+        // Members of the same millisecond may have any order.
         let sorted = |data: &mut Vec<String>| {
             data.iter_mut().for_each(|it| *it = it.replace("21 16 1;21 16 3;", "21 16 3;21 16 1;"));
         };
@@ -106,7 +107,7 @@ fn both_write_the_same_bytes() {
 }
 
 #[test]
-fn rate_that_one_sets_is_that_of_the_other() {
+fn rate_that_one_language_sets_applies_to_the_other() {
     let both = Both::start();
     let error = both.ask("tryAcquire", json!({})).failure().expect("it throws").message.clone();
     assert!(error.contains("RateLimiter is not initialized"), "{error}");
@@ -128,7 +129,7 @@ fn rate_that_one_sets_is_that_of_the_other() {
         .message
         .clone();
     assert!(error.contains("Requested permits amount cannot exceed defined rate"), "{error}");
-    // Acquired permits still count after an update, for both clients.
+    // Permits that were acquired before an update still count, for both clients.
     assert!(both.java_takes(8));
     assert!(both.rust.update(Rate::per(20, 5 * SECOND)).unwrap());
     both.both_see(12);
@@ -140,7 +141,7 @@ fn rate_that_one_sets_is_that_of_the_other() {
 }
 
 #[test]
-fn both_acquire_from_one_window() {
+fn java_and_rust_acquire_from_the_same_rate_window() {
     let both = Both::start();
     both.rust.set(Rate::per(5, 2 * SECOND)).unwrap();
     for turn in 0..3 {
@@ -173,7 +174,7 @@ fn clients_of_both_languages_never_exceed_the_rate() {
     let threads: Vec<_> = (0..4).map(|n| both.java.thread(&format!("T{n}"))).collect();
     let start = Instant::now();
     let over = || start.elapsed() > SECOND * 4;
-    // Each thread retries until the time is over, because a Redisson client may starve.
+    // Each thread retries until the time has passed, because a Redisson client may starve.
     let granted = |taken: &dyn Fn() -> bool| {
         std::iter::from_fn(|| (!over()).then(taken)).filter(|taken| *taken).count()
     };
@@ -197,7 +198,7 @@ fn clients_of_both_languages_never_exceed_the_rate() {
 }
 
 #[test]
-fn released_permits_are_free_for_the_other() {
+fn released_rate_permits_are_free_for_the_other_language() {
     let both = Both::start();
     both.rust.set(Rate::per(10, 2 * SECOND)).unwrap();
     let permits = both.rust.acquire(5).unwrap();
@@ -214,7 +215,7 @@ fn released_permits_are_free_for_the_other() {
 }
 
 #[test]
-fn idle_limiter_ends_for_both() {
+fn idle_rate_limiter_expires_for_java_and_rust() {
     let both = Both::start();
     both.rust.set(Rate::per(3, SECOND).idle_ttl(2 * SECOND)).unwrap();
     for _ in 0..2 {
@@ -230,9 +231,9 @@ fn idle_limiter_ends_for_both() {
     shown("rate limiter: it ends for both when it is idle", Way::JavaToRust);
 }
 
-/// A counter without an interval: Redisson's script fails until the first request of Leasehold.
+/// A counter without an interval. Redisson's script fails until Leasehold has sent a request.
 #[test]
-fn counter_that_outlived_its_window_is_repaired_for_java() {
+fn rust_repairs_a_stale_limiter_counter_that_java_rejects() {
     let both = Both::start();
     both.rust.set(Rate::per(10, 5 * SECOND)).unwrap();
     both.redis.command(&["SET", "{api}:value", "2"]);

@@ -1,6 +1,6 @@
 //! `RReadWriteLock` and Leasehold's `ReadWriteLock`: readers of both languages hold together, and a
-//! writer of either one excludes all. Each notifies, releases and dies while the other one watches.
-//! Contention is in `crowds.rs`.
+//! writer of either language excludes all others. One language notifies, releases or dies, and the
+//! other one observes it. Contention is in `crowds.rs`.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -15,11 +15,12 @@ use tokio::runtime::Runtime;
 
 const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
 
-/// Pairs of holds that exclude each other.
+/// Pairs of kinds that exclude each other.
 const IN_THE_WAY: [[Kind; 2]; 3] =
     [[Kind::Read, Kind::Write], [Kind::Write, Kind::Read], [Kind::Write, Kind::Write]];
 
-/// A hold of `held`, and a waiter of the other language for `wanted`.
+/// A thread of one language for the kind `held`, and a thread of the other language for the kind
+/// `wanted`.
 fn pair(both: &Together, way: Way, [held, wanted]: [Kind; 2]) -> [Thread; 2] {
     let Pair { holder, waiter, .. } = both.pair(way, held);
     [holder, waiter.of(wanted)]
@@ -51,7 +52,7 @@ fn waiter_is_woken_by_the_release_of_the_blocking_side() {
                 slowest = slowest.max(wake_up(&left, &waiting.wait(SECOND * 10)));
                 assert!(slowest < AT_ONCE, "{redisson:?}, {kinds:?}, {way}: {slowest:?}");
                 assert!(waiter.unlock("door").is_true());
-                // Leasehold stays subscribed for two to three seconds more.
+                // After its last waiter, Leasehold stays subscribed for two to three seconds.
                 asleep(&both, 0);
             }
             let [held, wanted] = kinds;
@@ -80,7 +81,7 @@ fn waiter_acquires_when_a_lease_expires() {
         let after = since(leased.began_at(), entered.acquired_at());
         assert!((SECOND * 4..SECOND * 4 + AT_ONCE).contains(&after), "{name}: after {after:?}");
         assert!(waiter.unlock(&name).is_true());
-        // Java's own record of its lease is over as well.
+        // In Java's own record, the lease has also ended.
         assert!(holder.unlock(&name).failure().is_some(), "{name}");
         let late = after - SECOND * 4;
         woken(&format!("read-write: {wanted} after a lease to {held} (ms after it)"), way, late);
@@ -113,7 +114,8 @@ fn java_and_rust_readers_share_and_exclude_all_writers() {
     }
 }
 
-/// Redisson does not see Leasehold's waiting writers, and Leasehold does not see Redisson's.
+/// Redisson does not see waiting writers of Leasehold, and Leasehold does not see those of
+/// Redisson.
 #[test]
 fn only_rust_readers_yield_and_only_to_rust_writers() {
     let both = Together::start();
@@ -151,7 +153,8 @@ fn only_rust_readers_yield_and_only_to_rust_writers() {
     shown("read-write: ours wait for Java's writers no longer than these write", Way::JavaToRust);
 }
 
-/// Readers of one process share a hold, and the next one would follow without a gap.
+/// Readers of one process share a hold. Without a pause between their holds, a Redisson writer
+/// would never acquire.
 #[test]
 fn redisson_writer_acquires_between_short_rust_reads() {
     let both = Together::start();
@@ -190,7 +193,7 @@ fn readers_and_writers_are_renewed_while_they_hold() {
     for (name, way, kinds) in &cases {
         assert!(pair(&both, *way, *kinds)[0].lock(name).acquired());
     }
-    // Three ttls pass.
+    // 9 s are three ttls.
     let began = Instant::now();
     while began.elapsed() < SECOND * 9 {
         for (name, way, kinds) in &cases {
@@ -211,10 +214,10 @@ fn readers_and_writers_are_renewed_while_they_hold() {
     }
 }
 
-// Crashes.
+// Killed processes.
 
 #[test]
-fn side_of_a_killed_process_is_free_at_lease_end() {
+fn killed_reader_or_writer_blocks_until_its_lease_ends() {
     for (way, kinds) in WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it))) {
         let mut both = Together::with(|setup| setup.watchdog(SECOND * 3));
         let [holder, waiter] = pair(&both, way, kinds);
@@ -237,8 +240,8 @@ fn side_of_a_killed_process_is_free_at_lease_end() {
     }
 }
 
-/// `testMultiInstanceZombieReadLockPerformance`, and why a separate lease for each reader is worth
-/// a key.
+/// `testMultiInstanceZombieReadLockPerformance`. The test shows why each reader has a key for its
+/// own lease.
 #[test]
 fn killed_reader_expires_while_the_other_language_reads() {
     for way in WAYS {
@@ -248,11 +251,11 @@ fn killed_reader_expires_while_the_other_language_reads() {
         assert!(dies.lock("door").acquired());
         assert!(reads.lock("door").acquired());
 
-        // when one of them is killed, and its lease is over
+        // when one reader is killed, and its lease has ended
         both.kill_holder(way);
         sleep(SECOND * 4);
 
-        // then the other one still reads, and no record of the dead one keeps a writer out
+        // then the other reader still reads, and after its release the dead reader blocks no writer
         assert!(reads.is_held("door").is_true());
         let writer = reads.of(Kind::Write);
         assert!(!writer.try_lock("door").acquired(), "{way}");
@@ -283,7 +286,8 @@ fn downgrade_admits_readers_of_the_other_language() {
         let delay = wake_up(&down, &waiting.wait(SECOND * 10));
         let bound = match way {
             Way::RustToJava => AT_ONCE,
-            // Redisson publishes nothing here: Leasehold asks again by its timer.
+            // Redisson publishes no message for a downgrade, so Leasehold repeats its request by
+            // its timer.
             Way::JavaToRust => SECOND * 5,
         };
         assert!(delay < bound, "{way}: {delay:?}");
@@ -295,7 +299,7 @@ fn downgrade_admits_readers_of_the_other_language() {
     }
 }
 
-/// So Redisson's own readers wait for the rest of the lease: half a minute by default.
+/// Redisson's own readers therefore wait for the rest of the lease: half a minute by default.
 #[test]
 fn java_downgrade_wakes_no_waiter() {
     let both = Together::start();
@@ -313,7 +317,7 @@ fn java_downgrade_wakes_no_waiter() {
     assert!(writer.reads().unlock("door").is_true());
 }
 
-/// `testWR`, `testWriteReadReentrancy`.
+/// Ported from `testWR` and `testWriteReadReentrancy`.
 #[test]
 fn writer_that_releases_its_read_hold_keeps_writing() {
     let both = Together::start();
@@ -333,13 +337,13 @@ fn writer_that_releases_its_read_hold_keeps_writing() {
 // Reentry.
 
 #[test]
-fn java_reentries_and_rust_shares_coexist() {
+fn java_readers_reenter_while_rust_readers_share_one_hold() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("R").reads(), both.rust.thread("R").reads());
     for count in 1..=3 {
         assert!(java.lock("door").acquired() && rust.lock("door").acquired());
         assert_eq!(java.hold_count("door").number(), count);
-        // The store has one hold for the Leasehold readers of a process.
+        // For the store, all Leasehold readers of a process are one reader.
         assert_eq!(rust.hold_count("door").number(), 1);
     }
     let leases = both.redis.command(&["KEYS", "{door}:*:rwlock_timeout:*"]);
@@ -374,10 +378,10 @@ fn java_reentries_and_rust_shares_coexist() {
     shown("read-write: re-entry beside the other language", Way::JavaToRust);
 }
 
-/// A Leasehold reader releases while a Java reader with several leases holds: the lock lasts as
-/// long as the longest of these leases.
+/// A Leasehold reader releases while a Java reader has several leases. The lock must last as long
+/// as the longest of them.
 #[test]
-fn release_honours_the_leases_of_the_other_language() {
+fn reader_release_keeps_the_longest_lease_of_other_readers() {
     let both = Together::start();
     for way in WAYS {
         let [stays, leaves] = pair(&both, way, [Kind::Read, Kind::Read]);
@@ -393,9 +397,9 @@ fn release_honours_the_leases_of_the_other_language() {
     }
 }
 
-// Forced release.
+// Forced releases.
 
-/// `testForceUnlock`.
+/// Ported from `testForceUnlock`.
 #[test]
 fn forced_release_is_per_side_and_wakes_waiters() {
     let both = Together::start();
@@ -408,7 +412,7 @@ fn forced_release_is_per_side_and_wakes_waiters() {
         let waiting = waiter.start_lock("door");
         asleep(&both, 1);
 
-        // by a third client in the language of the holder
+        // when a third client of the holder's language releases the holder by force
         let third = match way {
             Way::RustToJava => both.rust.thread("third"),
             Way::JavaToRust => both.java.thread("third"),
@@ -419,7 +423,7 @@ fn forced_release_is_per_side_and_wakes_waiters() {
         let delay = wake_up(&forced, &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{kinds:?}, {way}: {delay:?}");
         assert!(holder.unlock("door").failure().is_some(), "{kinds:?}, {way}");
-        // and that of the waiter by a client in the language of the holder
+        // The third client then also releases the waiter, which holds now, by force.
         assert!(third.of(kinds[1]).force_unlock("door").is_true(), "{kinds:?}, {way}");
         assert!(waiter.unlock("door").failure().is_some(), "{kinds:?}, {way}");
         asleep(&both, 0);
@@ -431,7 +435,7 @@ fn forced_release_is_per_side_and_wakes_waiters() {
 // Keys.
 
 #[test]
-fn both_leave_the_same_keys() {
+fn java_and_rust_leave_the_same_keys() {
     let [java, rust] = [Way::JavaToRust, Way::RustToJava].map(|way| {
         let both = Together::start();
         let [one, other] = ["T1", "T2"].map(|name| match way {
@@ -468,7 +472,7 @@ fn both_leave_the_same_keys() {
         steps
     });
     for (ours, theirs) in rust.iter().zip(&java) {
-        // A Redisson writer that reenters adds the lease to the rest of the former one.
+        // If a Redisson writer reenters, it adds the lease to the rest of the former lease.
         let (step, theirs) =
             (theirs.0, theirs.1.join("\n").replace("ends in 60000", "ends in 30000"));
         assert_eq!((ours.0, ours.1.join("\n")), (step, theirs));
@@ -501,10 +505,10 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
     }
 }
 
-/// Why a name must be used by one kind only: Redisson's plain lock and its write lock treat each
-/// other's hash as held, but its read-write lock enters that of a plain lock.
+/// A name must be used for one kind only. Redisson's plain lock and its write lock treat the hash
+/// of the other as held. But Redisson's read-write lock grants itself the hash of a plain lock.
 #[test]
-fn plain_lock_of_the_name_excludes_rust_and_not_java() {
+fn plain_lock_excludes_rust_but_not_java_readers_of_its_name() {
     let both = Together::start();
     assert!(both.java.thread("L").lock("door").acquired());
     for side in [Kind::Read, Kind::Write] {
@@ -514,12 +518,12 @@ fn plain_lock_of_the_name_excludes_rust_and_not_java() {
     shown("read-write: a plain lock of that name keeps ours out", Way::JavaToRust);
 }
 
-/// Each key with its fields and its TTL, without the latches of Redisson.
+/// Every key with its fields and its TTL, except Redisson's latches.
 fn keys(redis: &Redis) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for key in redis.command(&["KEYS", "*"]).texts() {
         let ttl = redis.command(&["PTTL", key]).number();
-        // Read a moment later.
+        // Rounds the TTL up, because it was read a moment later.
         let ends = match ttl {
             50_000.. => 60_000,
             25_000.. => 30_000,
@@ -539,7 +543,7 @@ fn keys(redis: &Redis) -> Vec<String> {
     lines
 }
 
-/// Fields and values of the lock's hash, in order.
+/// The fields and values of the lock's hash, sorted.
 fn fields(redis: &Redis) -> Vec<String> {
     let all = redis.command(&["HGETALL", "door"]);
     let texts = all.texts();

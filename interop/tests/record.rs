@@ -11,18 +11,19 @@ use interop::{
 use testkit::{Redis, Reply, eventually};
 
 #[test]
-fn both_leave_the_same_keys_after_each_step() {
+fn java_and_rust_leave_the_same_keys_after_each_step() {
     let both = Together::start();
     let [java, rust] = [Side::Java, Side::Rust].map(|side| keys_of(&both, side, Kind::Lock));
 
-    // The keys are the same, and so are the subscribers, except for two channels of Leasehold.
+    // The keys are the same. The subscribers are the same, too, except for two channels of
+    // Leasehold.
     for (ours, theirs) in rust.iter().zip(&java) {
         let (step, keys, mut listeners) = ours.clone();
         listeners.retain(|it| it != OWN_CHANNEL && it != COUNTING_CHANNEL);
         assert_eq!((step, keys, listeners), *theirs);
     }
     assert_eq!(rust.len(), java.len());
-    // and the message is exactly this
+    // The keys after each step are exactly these.
     let key = |step, holds, lease| {
         (step, vec![format!("door: hash <owner> {holds}, ends in {lease}")], vec![])
     };
@@ -45,7 +46,7 @@ fn both_leave_the_same_keys_after_each_step() {
     ];
     let mut expected: Vec<Step> = expected.into();
     assert_eq!(java, expected);
-    // One of them is the client of the test; the other one is that of Leasehold.
+    // While a client waits, Leasehold has two more channels.
     expected[3].2.insert(0, COUNTING_CHANNEL.to_owned());
     expected[3].2.insert(1, OWN_CHANNEL.to_owned());
     assert_eq!(rust, expected);
@@ -53,14 +54,15 @@ fn both_leave_the_same_keys_after_each_step() {
     shown("record: keys, fields and ttls after each step", Way::JavaToRust);
 }
 
-/// The same hash, and the counter: the first grant creates it, and it stays.
+/// A fenced lock has the hash of a plain lock, and a counter. The first grant creates the counter,
+/// and it stays.
 #[test]
 fn fenced_lock_adds_only_a_counter_without_expiry() {
     for side in [Side::Java, Side::Rust] {
         // given the data of a lock without a counter
         let plain = keys_of(&Together::start(), side, Kind::Lock);
 
-        // then a fenced lock has the same data, and the counter
+        // then a fenced lock has the same data and a counter
         let mut fenced = keys_of(&Together::start(), side, Kind::Fenced);
         let mut counts = Vec::new();
         for (step, keys, _) in &mut fenced {
@@ -70,7 +72,7 @@ fn fenced_lock_adds_only_a_counter_without_expiry() {
         }
         assert_eq!(fenced, plain, "{side:?}");
 
-        // to which Java adds at each reentry, and Leasehold does not
+        // Java increments the counter at each reentry, and Leasehold does not.
         let expected = match side {
             Side::Java => [1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 5, 5],
             Side::Rust => [1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 4, 4],
@@ -83,29 +85,29 @@ fn fenced_lock_adds_only_a_counter_without_expiry() {
 }
 
 #[test]
-fn fenced_request_names_the_counter_as_its_last_key() {
+fn fenced_script_has_the_token_counter_as_its_last_key() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
     let without_owners = |words: &[String]| -> Vec<String> {
         words[2..].iter().map(|word| without_owner(word)).collect()
     };
 
-    // Java sends the same request with and without interest in the token.
+    // Java sends the same request, whether it needs the token or not.
     for ask in [enters_by_lock, enters_by_token] {
         let (asked, done) = question_of(&both, &java, ask);
         assert_eq!(without_owners(&asked), ["2", "door", COUNTER, "30000", "<owner>"]);
         let count = format!("incr {COUNTER}");
         assert_eq!(done, [count.as_str(), "hincrby door <owner> 1", "pexpire door 30000"]);
     }
-    // Leasehold sends the number of tokens, after the two arguments about a queue. Without a queue
-    // it sends the key of the lock twice.
+    // Leasehold sends the number of tokens after the two arguments about the queue. If it does not
+    // queue, it sends the key of the lock instead of the key of the queue.
     let (asked, done) = question_of(&both, &rust, enters_by_lock);
     let expected = ["3", "door", "door", COUNTER, "<owner>", "30000", "", "15000", "1"];
     assert_eq!(without_owners(&asked), expected);
     let count = format!("incrby {COUNTER} 1");
     assert_eq!(done, [count.as_str(), "hset door <owner> 1", "pexpire door 30000"]);
 
-    // And a queued Leasehold client sends the key of the queue between them.
+    // If it queues, it sends the key of the queue.
     assert!(java.lock("door").acquired());
     let monitor = both.redis.monitor();
     let waiting = rust.start_lock("door");
@@ -129,18 +131,18 @@ fn fenced_reply_is_a_token_or_the_remaining_time() {
         (Side::Java, enters_by_token, true),
         (Side::Rust, enters_by_lock, true),
     ] {
-        // given the request of one client, and a counter
+        // given the request of one client, and a value of the counter
         let (question, _) = question_of(&both, &side.thread(&both, "T1").fenced(), enters);
         both.redis.command(&["SET", COUNTER, "6"]);
 
-        // when one owner sends it twice, and another owner once
+        // when one owner sends this request twice, and another owner sends it once
         let [granted, again, taken] = ["one", "one", "other"].map(|owner| {
             let owned = |word: &String| without_owner(word).replace("<owner>", owner);
             let words: Vec<_> = question.iter().map(owned).collect();
             both.redis.command(&words.iter().map(String::as_str).collect::<Vec<_>>())
         });
 
-        // then the first one gets a token each time, and the other one the remaining time
+        // then the first owner gets a token each time, and the other owner the remaining time
         let count = both.redis.command(&["HGET", "door", "one"]);
         let left = if wants_token { taken.list()[0].number() } else { taken.number() };
         assert!((25_000..=30_000).contains(&left), "{side:?}: {left}");
@@ -162,15 +164,15 @@ fn fenced_reply_is_a_token_or_the_remaining_time() {
                 assert_eq!((taken.list()[1].text(), taken.list()[2].text()), ("one", "1"));
             }
         }
-        // Java adds 1 each time, and Leasehold sets the count. A client that finds the lock held
-        // draws no token.
+        // At a reentry, Java increments the hold count, and Leasehold sets it. A client that finds
+        // the lock held draws no token.
         assert_eq!(count.text(), if let Side::Java = side { "2" } else { "1" });
         assert_eq!(both.redis.command(&["GET", COUNTER]).text(), "8");
         both.redis.command(&["DEL", "door"]);
     }
 }
 
-/// The commands of an uncontended acquisition.
+/// A call that acquires a free lock.
 type Enters = fn(&Thread);
 
 fn enters_by_lock(thread: &Thread) {
@@ -181,9 +183,11 @@ fn enters_by_token(thread: &Thread) {
     assert!(thread.start_lock_and_get_token("door").wait(SECOND * 5).number() > 0);
 }
 
-/// The request by which `thread` acquires the free lock, word by word, and its changes.
+/// Returns the words of the request by which `thread` acquires the free lock, and the changes that
+/// the request makes.
 fn question_of(both: &Together, thread: &Thread, enters: Enters) -> (Vec<String>, Vec<String>) {
-    // The first call of a script is sent twice: by hash, and again after the script is loaded.
+    // A client sends the first call of a script twice: by hash, and again after it has loaded the
+    // script.
     enters(thread);
     assert!(thread.unlock("door").is_true());
     let monitor = both.redis.monitor();
@@ -194,9 +198,9 @@ fn question_of(both: &Together, thread: &Thread, enters: Enters) -> (Vec<String>
     (asked.unwrap_or_else(|| panic!("{lines:#?}")), deeds(&lines))
 }
 
-/// The changes of the keys by both clients, as MONITOR shows them. These are all differences:
-/// Leasehold sets the count instead of adding to it, deletes the field instead of the key, keeps
-/// the lease at a partial release, and has no latch.
+/// The changes of keys by both clients, as `MONITOR` shows them. There are no other differences
+/// than these: Leasehold sets the count instead of incrementing it, deletes the field instead of
+/// the key, keeps the lease when one share is released, and has no latch.
 #[test]
 fn java_and_rust_write_the_same_lock_keys() {
     let both = Together::start();
@@ -247,7 +251,7 @@ fn java_and_rust_write_the_same_lock_keys() {
     shown("record: commands, but for what is documented", Way::JavaToRust);
 }
 
-/// The same of the sides of a read-write lock.
+/// The changes of keys for both sides of a read-write lock.
 #[test]
 fn java_and_rust_write_the_same_read_write_keys() {
     let both = Together::start();
@@ -329,8 +333,8 @@ fn java_and_rust_write_the_same_read_write_keys() {
         ]
         .map(owned)
     );
-    // The store has one hold for the Leasehold readers of a process, whose lease is set with its
-    // key.
+    // For the store, all Leasehold readers of a process are one reader. Its lease is set together
+    // with its key.
     let enters = "set {door}:<owner>:rwlock_timeout:1 1 PX 30000";
     assert_eq!(
         rust,
@@ -371,7 +375,7 @@ fn java_and_rust_write_the_same_read_write_keys() {
     shown("record: commands of a read-write lock, but for what is documented", Way::JavaToRust);
 }
 
-/// Some of Java's leases are the rest of earlier ones.
+/// Rounds the time of an expiry up, because some of Java's leases are the rest of earlier ones.
 fn rounded(deed: String) -> String {
     match deed.rsplit_once(' ') {
         Some((what, millis)) if what.starts_with("pexpire") => {
@@ -402,7 +406,7 @@ fn deeds_of_sides(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>
     ];
     let mut all = Vec::new();
     for (step, act) in steps {
-        // Leasehold extends no lease within the same millisecond, because it would not change.
+        // Within the same millisecond, a lease would not change, and Leasehold does not extend it.
         sleep(Duration::from_millis(5));
         let monitor = both.redis.monitor();
         assert!(act(), "{side:?}: {step}");
@@ -416,10 +420,10 @@ fn deeds_of_sides(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>
 }
 
 #[test]
-fn both_renew_a_third_into_the_lease_to_the_full_ttl() {
+fn java_and_rust_renew_to_the_full_ttl_after_a_third_of_it() {
     let both = Together::with(|setup| setup.watchdog(SECOND * 9));
     for side in [Side::Java, Side::Rust] {
-        // given a lock that is held for two and a half thirds of its ttl
+        // given a lock that is held for five sixths of its ttl
         let thread = side.thread(&both, "T1");
         let monitor = both.redis.monitor();
         assert!(thread.lock("door").acquired());
@@ -431,7 +435,7 @@ fn both_renew_a_third_into_the_lease_to_the_full_ttl() {
         }
         let mut deeds = deeds(&monitor.stop());
 
-        // then it was extended to 9 s when 6 s were left
+        // then each renewal set its lease to 9 s when 6 s were left
         assert_eq!(deeds.drain(..2).next_back().as_deref(), Some("pexpire door 9000"), "{side:?}");
         assert!(deeds.len() >= 2, "{side:?}: {deeds:?}");
         assert!(deeds.iter().all(|deed| deed == "pexpire door 9000"), "{side:?}: {deeds:?}");
@@ -461,10 +465,11 @@ fn owner_is_a_uuid_and_a_number() {
 }
 
 #[test]
-fn both_ask_again_after_the_subscription() {
+fn java_and_rust_waiters_ask_again_after_they_subscribed() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
-        // The first call of a script is sent twice: by hash, and again after the script is loaded.
+        // A client sends the first call of a script twice: by hash, and again after it has loaded
+        // the script.
         waited_for(&both, "window", &holder, &waiter);
         assert!(holder.lock("door").acquired());
         let monitor = both.redis.monitor();
@@ -477,16 +482,17 @@ fn both_ask_again_after_the_subscription() {
         };
         eventually("it has asked again", SECOND * 10, || has_asked(&monitor.lines()));
 
-        // A release between the first request and the subscription notifies no waiter.
+        // A release between the first request and the subscription notifies nobody. So the client
+        // repeats its request when it is subscribed.
         let lines = monitor.stop();
         let mut steps: Vec<_> = lines.iter().filter_map(|line| question(line)).collect();
         let expected = match way {
             Way::RustToJava => ["ask", "listen", "ask"],
-            // The request before the wait is the one that creates Leasehold's queue entry.
+            // The second request creates Leasehold's queue entry.
             Way::JavaToRust => ["ask", "listen to all three", "ask and queue"],
         };
         if let Way::JavaToRust = way {
-            // A quarter of a second later it sends the same request again.
+            // After a quarter of a second, Leasehold sends the same request again.
             steps.dedup();
         }
         assert_eq!(steps, expected, "{way}: {lines:#?}");
@@ -499,7 +505,7 @@ fn both_ask_again_after_the_subscription() {
 #[test]
 fn release_makes_one_waiter_of_each_process_ask() {
     for side in [Side::Java, Side::Rust] {
-        // given a holder in another process, and three waiters in this one
+        // given a holder in one process, and three waiters in the other one
         let both = Together::start();
         let stranger = side.other().thread(&both, "stranger");
         assert!(stranger.lock("door").acquired());
@@ -509,7 +515,8 @@ fn release_makes_one_waiter_of_each_process_ask() {
             eventually("all of ours wait", SECOND * 10, || both.rust.waiting() == 3);
             eventually("one of ours queues", SECOND * 10, || queue(&both.redis, "door").len() == 1);
         }
-        // Leasehold asks again after a quarter of a second, and then every two to four seconds.
+        // Leasehold repeats its request after a quarter of a second, and then every two to four
+        // seconds.
         until_quiet(&both.redis);
 
         // when the lock is released
@@ -518,7 +525,7 @@ fn release_makes_one_waiter_of_each_process_ask() {
         eventually("one has it", SECOND * 10, || waiting.iter().any(|it| it.is_done()));
         sleep(SECOND / 2);
 
-        // then one of them has asked and holds, and the others wait for it
+        // then one of the waiters has sent a request and holds, and the others wait for it
         let lines = monitor.stop();
         let tells = |line: &&String| line.to_uppercase().contains(r#""PUBLISH""#);
         let reported = lines.iter().skip_while(|line| !tells(line));
@@ -529,7 +536,7 @@ fn release_makes_one_waiter_of_each_process_ask() {
             Side::Rust => "ask and queue",
         };
         assert_eq!(asked, [expected], "{side:?}: {lines:#?}");
-        // and the others have no queue entry, because they wait in their process
+        // and the others have no queue entry, because they wait within their process
         assert_eq!(queue(&both.redis, "door"), [""; 0], "{side:?}");
     }
 }
@@ -554,8 +561,8 @@ fn waiters_of_one_process_share_a_subscription() {
         for waiting in waiting {
             assert!(waiting.wait(SECOND * 5).acquired());
         }
-        // Leasehold stays subscribed for two to three seconds more, because another waiter may
-        // come.
+        // After its last waiter, Leasehold stays subscribed for two to three seconds, in case
+        // another waiter comes.
         both.until_asleep("door", 0);
 
         let lines = monitor.stop();
@@ -566,8 +573,8 @@ fn waiters_of_one_process_share_a_subscription() {
         };
         let (begun, ended) = match way {
             Way::RustToJava => (vec![CHANNEL.to_owned()], CHANNEL.to_owned()),
-            // All three channels of Leasehold at once, so that subscribers of Redisson's channel
-            // alone can be counted.
+            // Leasehold subscribes to its three channels at once. So subscribers of only Redisson's
+            // channel can be counted at any time.
             Way::JavaToRust => {
                 let all = all_channels(both.rust.id());
                 (vec![all.clone()], all)
@@ -593,7 +600,8 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
             let mut expected = vec![format!("redisson_lock__channel:{tagged}")];
             let mut keys = vec![name.to_owned()];
             if let Way::JavaToRust = way {
-                // Leasehold's own keys have a second colon there, so no other name shares them.
+                // The names of Leasehold's own keys have another colon, so that no other name has
+                // the same keys.
                 let own = format!("leasehold_lock__waiter:{ours}:{}", both.rust.id());
                 expected.splice(..0, [format!("leasehold_lock__channel:{ours}"), own]);
                 keys.push(format!("leasehold_lock__queue:{ours}"));
@@ -609,7 +617,7 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
 
             assert!(delay < AT_ONCE, "{way}, {name}: woken after {delay:?}");
             assert!(waiter.unlock(name).is_true());
-            // Leasehold stays subscribed for two to three seconds more.
+            // After its last waiter, Leasehold stays subscribed for two to three seconds.
             eventually("nobody listens", SECOND * 10, || channels(&both.redis).is_empty());
             eventually("nothing is left", SECOND * 10, || {
                 both.redis.command(&["KEYS", "*"]).list().is_empty()
@@ -620,16 +628,16 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
 }
 
 #[test]
-fn java_wakes_on_zero_alone_and_rust_on_any_message() {
+fn java_wakes_only_on_message_0_and_rust_on_any_message() {
     let both = Together::start();
     for (side, messages) in [(Side::Java, ["7", "garbage", "0"].as_slice()), (Side::Rust, &["7"])] {
-        // given a hold without renewals, and a waiter
+        // given a hold that nobody renews, and a waiter
         both.redis.command(&["HSET", "door", "somebody:1", "1"]);
         both.redis.command(&["PEXPIRE", "door", "30000"]);
         let waiting = side.thread(&both, "T1").start_lock("door");
         both.until_asleep("door", 1);
 
-        // when it is deleted without a message, and messages arrive one by one
+        // when the lock is deleted without a message, and messages arrive one after the other
         both.redis.command(&["DEL", "door"]);
         let (last, others) = messages.split_last().unwrap();
         for message in others {
@@ -645,25 +653,25 @@ fn java_wakes_on_zero_alone_and_rust_on_any_message() {
     }
 }
 
-/// So only Leasehold can tell `00` from `0`.
+/// Redisson reads `00` as the number 0. Only Leasehold distinguishes the two.
 #[test]
-fn redisson_takes_two_zeros_for_one() {
+fn redisson_reads_the_message_00_as_0() {
     for redisson in [Redisson::V3, Redisson::V4] {
-        // given a hold without renewals, and a Redisson waiter
+        // given a hold that nobody renews, and a Redisson waiter
         let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
         both.redis.command(&["HSET", "door", "somebody:1", "1"]);
         both.redis.command(&["PEXPIRE", "door", "30000"]);
         let waiting = both.java.thread("T1").start_lock("door");
         both.until_asleep("door", 1);
 
-        // when it is deleted, and a message with two zeros is published
+        // when the lock is deleted, and a message `00` is published
         both.redis.command(&["DEL", "door"]);
         sleep(SECOND / 3);
         assert!(!waiting.is_done(), "{redisson:?}");
         let began = SystemTime::now();
         both.redis.command(&["PUBLISH", CHANNEL, "00"]);
 
-        // then it acquires at once, and reads the later messages
+        // then the waiter acquires at once, and reads later messages
         let entered = waiting.wait(SECOND * 5);
         let delay = since(began, entered.acquired_at());
         assert!(delay < AT_ONCE, "{redisson:?}: woken after {delay:?}");
@@ -678,9 +686,9 @@ fn redisson_takes_two_zeros_for_one() {
     }
 }
 
-/// The message behind it has arrived, but is not read before more data comes.
+/// The next message has arrived, but Java does not read it before more data comes.
 #[test]
-fn invalid_message_makes_java_miss_the_next_one() {
+fn invalid_message_makes_java_miss_the_next_message() {
     // given a waiter of each language
     let both = Together::start();
     both.redis.command(&["HSET", "door", "somebody:1", "1"]);
@@ -689,25 +697,25 @@ fn invalid_message_makes_java_miss_the_next_one() {
         (both.java.thread("T1").start_lock("door"), both.rust.thread("T1").start_lock("door"));
     both.until_asleep("door", 2);
 
-    // when a text and the zero of a release arrive together
+    // when a text and the `0` of a release arrive together
     let script = "redis.call('DEL', KEYS[1]) \
         redis.call('PUBLISH', ARGV[1], 'garbage') redis.call('PUBLISH', ARGV[1], '0')";
     both.redis.command(&["EVAL", script, "1", "door", CHANNEL]);
 
-    // then Leasehold is woken, and Java is not, though the lock is free again
+    // then Leasehold is woken, and Java is not, although the lock is free
     assert!(ours.wait(AT_ONCE).acquired());
     both.redis.command(&["DEL", "door"]);
     sleep(SECOND);
     assert!(!theirs.is_done());
 
-    // and with the next data Java continues to read
+    // and when more data arrives, Java continues to read
     both.redis.command(&["PUBLISH", CHANNEL, "7"]);
     assert!(theirs.wait(AT_ONCE).acquired());
 }
 
 #[test]
 fn java_waits_for_ever_for_a_key_without_a_ttl() {
-    // given a key that another program wrote without a lease, and a waiter of each language
+    // given a key without a TTL that another program has written, and a waiter of each language
     let both = Together::start();
     both.redis.command(&["HSET", "door", "somebody:1", "1"]);
     let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
@@ -716,14 +724,14 @@ fn java_waits_for_ever_for_a_key_without_a_ttl() {
     let (theirs, ours) = (java.start_lock("door"), rust.start_lock("door"));
     both.until_asleep("door", 2);
 
-    // when it is deleted without a message, then only Leasehold asks again
+    // when the key is deleted without a message, then only Leasehold repeats its request
     both.redis.command(&["DEL", "door"]);
     assert!(ours.wait(SECOND * 5).acquired());
     both.redis.command(&["DEL", "door"]);
     sleep(SECOND * 2);
     assert!(!theirs.is_done());
 
-    // and Java continues with the next message
+    // and Java continues at the next message
     both.redis.command(&["PUBLISH", CHANNEL, "0"]);
     assert!(theirs.wait(AT_ONCE).acquired());
 }
@@ -738,7 +746,7 @@ fn foreign_hash_field_survives_only_a_rust_release() {
 
         assert!(thread.unlock("door").is_true());
 
-        // A lock remains that no client will release.
+        // The field that is left is a hold that no client will release.
         assert_eq!(both.redis.command(&["EXISTS", "door"]).number(), left, "{side:?}");
         assert_eq!(side.other().thread(&both, "T1").is_locked("door").is_true(), left == 1);
         both.redis.command(&["DEL", "door"]);
@@ -746,7 +754,7 @@ fn foreign_hash_field_survives_only_a_rust_release() {
 }
 
 #[test]
-fn unlock_latch_is_only_javas_and_expires() {
+fn only_java_writes_an_unlock_latch_key_and_it_expires() {
     let both = Together::start();
     for side in [Side::Java, Side::Rust] {
         let thread = side.thread(&both, "T1");
@@ -795,18 +803,18 @@ impl Side {
     }
 }
 
-/// A step, the keys after it, and the subscribers.
+/// A step, the keys after it, and the subscribers after it.
 type Step = (&'static str, Vec<String>, Vec<String>);
 
-/// Executes the life of a lock, and reads Redis after each step.
+/// Acquires, reenters, waits and releases, and reads Redis after each step.
 fn keys_of(both: &Together, side: Side, kind: Kind) -> Vec<Step> {
     let [one, other] = ["T1", "T2"].map(|name| side.thread(both, name).of(kind));
     let mut steps = Vec::new();
     let mut look = |step| {
         let keys = keys(&both.redis);
         if step == "the waiter has it" {
-            // Leasehold stays subscribed for two to three seconds more, in which the lease gets
-            // shorter.
+            // After its last waiter, Leasehold stays subscribed for two to three seconds, while the
+            // lease gets shorter. The test therefore waits here.
             until_asleep(&both.redis, "door", 0);
         }
         steps.push((step, keys, listeners(&both.redis)));
@@ -842,9 +850,9 @@ fn keys_of(both: &Together, side: Side, kind: Kind) -> Vec<Step> {
     steps
 }
 
-/// All keys, with comparable owners and leases.
+/// All keys. Owners and leases are replaced by comparable texts.
 fn keys(redis: &Redis) -> Vec<String> {
-    // Java deletes the latch of an unlock without waiting for the reply.
+    // Java deletes the latch of a release without waiting for the reply.
     eventually("no latch is left", SECOND * 10, || {
         redis.command(&["KEYS", "redisson_unlock_latch:*"]).list().is_empty()
     });
@@ -914,14 +922,14 @@ fn until_quiet(redis: &Redis) {
     });
 }
 
-/// The entries of Leasehold's queue, with comparable owners.
+/// The entries of Leasehold's queue. Owners are replaced by a comparable text.
 fn queue(redis: &Redis, name: &str) -> Vec<String> {
     let key = format!("leasehold_lock__queue:{{{name}}}");
     let places = redis.command(&["ZRANGE", &key, "0", "-1"]);
     places.texts().into_iter().map(without_owner).collect()
 }
 
-/// Executes the life of a lock, and notes the changes of each step.
+/// Acquires, reenters and releases, and records the changes of each step.
 fn deeds_of(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>)> {
     let thread = side.thread(both, "deeds");
     let steps: [(&str, &dyn Fn() -> bool); 9] = [
@@ -947,8 +955,8 @@ fn deeds_of(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>)> {
     all
 }
 
-/// The changes without the values that differ each time: in scripts, and by the plain commands of
-/// Leasehold's release. Java's plain DEL of its latch is left out.
+/// The changes without the values that differ in each run. They come from scripts, and from the
+/// plain commands of Leasehold's release. Java's plain `DEL` of its latch is left out.
 fn deeds(lines: &[String]) -> Vec<String> {
     let in_scripts = [
         "hincrby", "hset", "hdel", "pexpire", "set", "del", "publish", "spublish", "incr", "incrby",
@@ -973,18 +981,18 @@ fn comparable(words: &[String]) -> String {
     words.join(" ")
 }
 
-/// The words of a line of MONITOR.
+/// The words of a line of `MONITOR`.
 fn words(line: &str) -> Vec<String> {
     let Some((_, words)) = line.split_once("] \"") else { return Vec::new() };
     words.trim_end_matches('"').split("\" \"").map(str::to_owned).collect()
 }
 
-/// Whether a line of MONITOR is a request or a subscription of a waiter.
+/// Whether a line of `MONITOR` is a request or a subscription of a waiter.
 fn question(line: &str) -> Option<&'static str> {
     let words = words(line);
     let word = |n: usize| words.get(n).map(String::as_str).unwrap_or_default();
     let is_question = |arguments: &[String]| {
-        // an owner and a lease, in the one or the other order
+        // an owner and a lease, in either order
         let mut arguments: Vec<_> = arguments.iter().map(|it| without_owner(it)).collect();
         arguments.sort();
         arguments == ["30000", "<owner>"]
@@ -994,11 +1002,11 @@ fn question(line: &str) -> Option<&'static str> {
         ("SUBSCRIBE", 4) if words[1..].join(" ") == all_channels(id_in(word(2))) => {
             Some("listen to all three")
         }
-        // by hash, with one key
+        // a call by hash, with one key
         ("EVALSHA", 6) if word(2) == "1" && word(3) == "door" => {
             is_question(&words[4..]).then_some("ask")
         }
-        // with the queue: the requested entry, and the lifetime of the queue
+        // a call with the key of the queue, the queue entry, and the TTL of the queue
         ("EVALSHA", 9) if words[2..5] == ["2", "door", "leasehold_lock__queue:{door}"] => {
             let queues = word(7) == "listening" && word(8) == "15000";
             (is_question(&words[5..7]) && queues).then_some("ask and queue")
@@ -1007,7 +1015,7 @@ fn question(line: &str) -> Option<&'static str> {
     }
 }
 
-/// Replaces an owner by a placeholder, even inside of a word.
+/// Replaces an owner by a placeholder, even within a word.
 fn without_owner(word: &str) -> String {
     let is_uuid = |at: &usize| {
         let uuid = word.get(*at..*at + 37).filter(|uuid| uuid.ends_with(':'));
@@ -1022,12 +1030,12 @@ fn owned((step, deeds): (&'static str, Vec<&str>)) -> (&'static str, Vec<String>
     (step, deeds.into_iter().map(str::to_owned).collect())
 }
 
-/// The channels to which a Leasehold client that waits for `door` subscribes, in their order.
+/// The channels to which a Leasehold client subscribes when it waits for `door`, in order.
 fn all_channels(client: &str) -> String {
     format!("leasehold_lock__channel:{{door}} leasehold_lock__waiter:{{door}}:{client} {CHANNEL}")
 }
 
-/// The end of the name of a channel.
+/// The client id at the end of the name of a channel.
 fn id_in(channel: &str) -> &str {
     channel.rsplit(':').next().unwrap_or_default()
 }

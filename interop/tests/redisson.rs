@@ -1,4 +1,4 @@
-//! Surprising behaviour of the real Redisson, for users who share locks with it.
+//! Surprising behaviour of Redisson, for users who share locks with it.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use interop::{Java, Redisson, Rust, Setup, Together};
 use testkit::{Redis, eventually};
 
-/// `lock()` after `lock(1500 ms)` on one `RLock` requests 1500 ms, not the 30 s of the watchdog,
-/// and its first renewal comes only after a third of 30 s.
+/// If `lock()` follows `lock(1500 ms)` on the same `RLock`, it requests 1500 ms, and not the 30 s
+/// of the watchdog. Its first renewal comes only after a third of 30 s.
 #[test]
 fn rlock_object_remembers_its_last_lease() {
     for redisson in [Redisson::V4, Redisson::V3] {
@@ -23,7 +23,7 @@ fn rlock_object_remembers_its_last_lease() {
         assert!(rust.try_lock_within("door", SECOND * 5).acquired(), "{redisson:?}");
         assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
 
-        // Another object of the same name does not remember the lease.
+        // Another `RLock` of the same name does not remember the lease.
         assert!(rust.unlock("door").is_true());
         let other = both.java.thread("T2");
         assert!(other.lock("door").acquired());
@@ -32,7 +32,7 @@ fn rlock_object_remembers_its_last_lease() {
     }
 }
 
-/// The same after a release: a full `unlock()` makes it forget the lease.
+/// After a full `unlock()`, the same `RLock` forgets the lease.
 #[test]
 fn rlock_object_forgets_its_lease_when_it_is_unlocked() {
     let both = Together::start();
@@ -47,7 +47,7 @@ fn rlock_object_forgets_its_lease_when_it_is_unlocked() {
 }
 
 #[test]
-fn lease_of_zero_means_the_watchdog() {
+fn redisson_watchdog_renews_a_lock_with_a_lease_of_zero() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let redis = Redis::start();
         let java = Java::start(&Setup::new(redis.url()).redisson(redisson).watchdog(SECOND * 3));
@@ -63,9 +63,9 @@ fn lease_of_zero_means_the_watchdog() {
     }
 }
 
-/// Each `lock()` and `unlock()` leaves a timer that renews any later hold.
+/// Each pair of `lock()` and `unlock()` leaves a timer, and each timer renews every later hold.
 #[test]
-fn redisson_4_7_renews_more_often_the_more_it_has_locked() {
+fn redisson_4_7_renews_more_often_after_earlier_locks() {
     let renewals = |redisson, before: u32| {
         let redis = Redis::start();
         let setup = Setup::new(redis.url()).redisson(redisson).watchdog(SECOND * 3);
@@ -81,7 +81,7 @@ fn redisson_4_7_renews_more_often_the_more_it_has_locked() {
         let lines = monitor.stop();
         let renewals =
             lines.iter().filter(|line| line.contains(" lua] ") && line.contains("pexpire"));
-        // The first one is that of the acquisition.
+        // The first `PEXPIRE` is that of the acquisition.
         renewals.count() - 1
     };
 
@@ -93,10 +93,10 @@ fn redisson_4_7_renews_more_often_the_more_it_has_locked() {
     assert!(count >= 20, "after ten locks: {count}");
 }
 
-/// Redisson 3.29 repeats a request after a response timeout, and its script counts both requests.
-/// One `unlock()` then does not free the lock.
+/// After a response timeout, Redisson 3.29 repeats the request, and its script counts both
+/// requests. A single `unlock()` then does not free the lock.
 #[test]
-fn redisson_3_29_asks_twice_and_counts_two() {
+fn redisson_3_29_counts_a_repeated_request_twice() {
     let redis = Redis::start();
     let java = Java::start(&impatient(&redis).redisson(Redisson::V3));
     let rust = Rust::start(&Setup::new(redis.url()));
@@ -115,10 +115,11 @@ fn redisson_3_29_asks_twice_and_counts_two() {
     assert!(!rust.thread("T1").try_lock("door").acquired(), "free after one unlock");
 }
 
-/// Redisson 4.7 does not repeat a request after a response timeout, but throws. The server still
-/// executes the command: the lock stays held for the rest of its lease, by no known holder.
+/// After a response timeout, Redisson 4.7 throws an exception, and does not repeat the request. The
+/// server still executes the request. The lock stays held until its lease ends, but no thread knows
+/// that it holds.
 #[test]
-fn redisson_4_7_may_leave_an_orphan_when_it_throws() {
+fn redisson_4_7_leaves_a_hold_without_holder_after_a_timeout() {
     let redis = Redis::start();
     let java = Java::start(&impatient(&redis).watchdog(SECOND * 3));
     let rust = Rust::start(&Setup::new(redis.url()));
@@ -133,14 +134,14 @@ fn redisson_4_7_may_leave_an_orphan_when_it_throws() {
     assert!(pending.wait(SECOND * 10).failed_with("RedisResponseTimeoutException"));
     eventually("the server has executed it", SECOND * 10, || redis_holds(&redis, "door"));
     assert_eq!(redis.command(&["HVALS", "door"]).texts(), ["1"]);
-    // It has no renewals, so it ends.
+    // Nobody renews this hold, so it ends with its lease.
     assert!(rust.thread("T1").try_lock_within("door", SECOND * 10).acquired());
 }
 
-/// The thread acquires again, counts the orphan as its own hold, and releases only one of two.
+/// The thread acquires again, and its hold is added to the orphan. It releases only one of the two.
 #[test]
-fn reentered_orphan_hold_is_never_free() {
-    // given a thread whose lock() has thrown, and which left a hold of three seconds
+fn redisson_never_frees_a_reentered_hold_of_a_timed_out_call() {
+    // given a thread whose `lock()` has thrown, but has left a hold with a lease of three seconds
     let redis = Redis::start();
     let java = Java::start(&impatient(&redis).watchdog(SECOND * 3));
     let rust = Rust::start(&Setup::new(redis.url()));
@@ -153,18 +154,18 @@ fn reentered_orphan_hold_is_never_free() {
     assert!(pending.wait(SECOND * 10).failed_with("RedisResponseTimeoutException"));
     eventually("the server has executed it", SECOND * 10, || redis_holds(&redis, "door"));
 
-    // when it acquires and releases each second
+    // when the thread acquires and releases every second
     let waiting = rust.thread("T1").start_lock("door");
     for _ in 0..8 {
         assert!(thread.lock("door").acquired());
         assert!(thread.unlock("door").is_true());
-        // then the lock still stays held
+        // then the lock is still held after each release
         assert_eq!(redis.command(&["HVALS", "door"]).texts(), ["1"]);
         sleep(SECOND);
         assert!(!waiting.is_done());
     }
 
-    // and when it pauses for a lease, the lock is free
+    // and when the thread pauses for a lease, the lock is free
     assert!(waiting.wait(SECOND * 10).acquired());
 }
 
@@ -182,7 +183,7 @@ fn redisson_shutdown_leaves_locks_to_their_leases() {
     assert!(rust.thread("T1").try_lock_within("door", SECOND * 10).acquired());
 }
 
-/// A holder whose lock was deleted does not notice it until it asks.
+/// If a lock was deleted, its Java holder notices the loss only when it calls Redisson.
 #[test]
 fn redisson_reports_no_lost_lock() {
     let both = Together::with(|setup| setup.watchdog(SECOND * 3));
@@ -193,7 +194,7 @@ fn redisson_reports_no_lost_lock() {
 
     both.redis.command(&["DEL", "theirs", "ours"]);
 
-    // Leasehold notices it at the next renewal. Java only stops to renew.
+    // Leasehold notices the loss at the next renewal. Java only stops renewing.
     assert_eq!(lost.wait(SECOND * 10).value(), "NotOwned");
     sleep(SECOND);
     assert!(!redis_holds(&both.redis, "theirs"));

@@ -1,4 +1,5 @@
-//! Both clients with sentinels: a lock behaves as on one server, even when its master is replaced.
+//! Both clients with sentinels: a lock behaves as on a single server, even when the master is
+//! replaced.
 
 mod everywhere;
 mod kinds;
@@ -19,7 +20,7 @@ fn one_replica() -> Sentinels {
     Sentinels::options().replicas(1).start()
 }
 
-// The rows of a single server, with sentinels.
+// The rows of a single server, here with sentinels.
 
 #[test]
 fn java_and_rust_exclude_each_other_behind_sentinels() {
@@ -28,18 +29,18 @@ fn java_and_rust_exclude_each_other_behind_sentinels() {
 }
 
 #[test]
-fn leases_are_kept_and_end_behind_sentinels() {
+fn java_and_rust_leases_are_renewed_and_expire_with_sentinels() {
     let both = Together::on_with(one_replica(), rows::hasty);
     everywhere::leases_are_kept_and_end(&both);
 }
 
 #[test]
-fn either_side_may_be_killed_behind_sentinels() {
+fn lock_of_a_killed_peer_is_free_at_lease_end_with_sentinels() {
     everywhere::either_side_may_be_killed(&one_replica());
 }
 
 #[test]
-fn every_kind_wakes_the_other_behind_sentinels() {
+fn every_lock_kind_wakes_the_other_language_with_sentinels() {
     let both = Together::on(one_replica());
     everywhere::every_kind_wakes_the_other(&both);
 }
@@ -72,12 +73,12 @@ fn rust_hold_with_a_short_ttl_outlives_a_hanging_primary() {
     assert!(ours.lock("ours").acquired());
     both.redis.in_step("");
 
-    // when its master hangs half a second before a renewal is due, and is replaced
+    // when the master hangs half a second before a renewal is due, and is replaced
     sleep(SECOND * 9 / 2);
     both.redis.master().pause();
     let new = both.redis.wait_for_master_other_than(0);
 
-    // then the new master renews it before the unanswered renewals would end the hold, repeatedly
+    // then the client renews at the new master before the hold would end, and again after that
     let left = || new.command(&["PTTL", "ours"]).number();
     eventually("ours is renewed", SECOND * 4, || left() > 12_000);
     for _ in 0..2 {
@@ -89,10 +90,11 @@ fn rust_hold_with_a_short_ttl_outlives_a_hanging_primary() {
     measured(&row, Way::RustToJava, "Rust holds on");
 }
 
-/// As the guarantees say, the lock is lost. Leasehold notices it, and Redisson does not.
+/// The guarantees say that the lock is lost. Leasehold notices the loss, and Redisson does not.
 #[test]
 fn failover_loss_is_reported_to_the_rust_holder_alone() {
-    // given locks of both clients that no replica has, and a waiter of the other language for each
+    // given locks of both clients that no replica has, and for each of them a waiter of the other
+    // language
     let redis = Sentinels::options().links().impatient().start();
     let both = Together::on_with(&redis, |setup| setup.watchdog(SECOND * 9));
     let pairs = WAYS.map(|way| both.pair_of(&format!("{way:?}"), way, Kind::Lock));
@@ -118,7 +120,7 @@ fn failover_loss_is_reported_to_the_rust_holder_alone() {
         woken(&redis.row(it.kind, "a failover forgets it: the other enters"), it.way, delay);
     }
 
-    // and the holders have lost, which Leasehold notices by itself and Java if it asks
+    // and both holders have lost: Leasehold reports the loss, and Java sees it at its next call
     assert_eq!(lost.wait(SECOND * 10).value(), "NotOwned");
     assert!(pairs[0].holder.unlock(&name(Way::RustToJava)).failed_with("NotHeld"));
     let java = &pairs[1].holder;
@@ -134,8 +136,8 @@ fn failover_loss_is_reported_to_the_rust_holder_alone() {
 
 // Contention.
 
-/// No lock may be held at two masters: each master takes writes only while it has a replica, and
-/// both languages wait until the replica has a grant.
+/// No lock may be held at two masters. A master takes writes only while it has a replica, and both
+/// languages wait until the replica has a grant.
 fn contend_through_failovers(kind: Kind) {
     let demanding = Redis::options().arg("--min-replicas-to-write", "1");
     let demanding = demanding.arg("--min-replicas-max-lag", "10");
@@ -156,11 +158,11 @@ fn contend_through_failovers(kind: Kind) {
 }
 
 #[test]
-fn mixed_clients_lose_no_count_in_failovers() {
+fn java_and_rust_lose_no_increment_in_failovers() {
     contend_through_failovers(Kind::Lock);
 }
 
 #[test]
-fn tokens_of_mixed_clients_grow_through_failovers() {
+fn java_and_rust_tokens_grow_through_failovers() {
     contend_through_failovers(Kind::Fenced);
 }

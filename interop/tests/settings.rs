@@ -14,7 +14,7 @@ fn name_mapper_prefix_is_part_of_the_name() {
     let both = Together::differing(|java| java.name_prefix("shop:"), |rust| rust);
     let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
 
-    // then its `door` is Leasehold's `shop:door`, and its release notifies Leasehold
+    // then Java's `door` is Leasehold's `shop:door`, and Java's release notifies Leasehold
     assert!(java.lock("door").acquired());
     assert_eq!(both.redis.command(&["KEYS", "*"]).texts(), ["shop:door"]);
     assert!(rust.try_lock("door").acquired(), "another lock");
@@ -33,7 +33,7 @@ fn name_mapper_prefix_is_part_of_the_name() {
     woken("settings: NameMapper", Way::RustToJava, delay);
     assert!(java.unlock("door").is_true());
 
-    // and the counter of a fenced lock is named after the mapped name
+    // and the name of a fenced lock's counter contains the prefix
     for (side, name) in [(java.fenced(), "door"), (rust.fenced(), "shop:door")] {
         assert!(side.lock(name).acquired());
         assert!(side.unlock(name).is_true());
@@ -51,13 +51,13 @@ fn scripts_may_be_called_by_hash_or_by_text() {
         wakes_each_way(&both, "door", scenario);
 
         let by_text = monitor.stop().iter().filter(|line| line.contains(r#""EVAL" "#)).count();
-        // Redisson loads a script before it calls it by hash.
+        // Redisson loads each script before it first calls it by hash.
         assert_eq!(by_text > 0, !on, "{by_text} calls by text");
     }
 }
 
 #[test]
-fn scripts_that_the_server_forgot_are_sent_again() {
+fn java_and_rust_reload_scripts_that_the_server_forgot() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         assert!(holder.lock("door").acquired());
@@ -74,7 +74,7 @@ fn scripts_that_the_server_forgot_are_sent_again() {
 }
 
 #[test]
-fn each_side_has_a_watchdog_of_its_own() {
+fn java_and_rust_watchdogs_each_renew_with_their_own_ttl() {
     // given a ttl of six seconds in one client and of three in the other one
     for (java_ttl, rust_ttl) in [(6, 3), (3, 6)] {
         let (java_ttl, rust_ttl) = (SECOND * java_ttl, SECOND * rust_ttl);
@@ -83,7 +83,7 @@ fn each_side_has_a_watchdog_of_its_own() {
         assert!(java.lock("theirs").acquired());
         assert!(rust.lock("ours").acquired());
 
-        // when both are renewed for some time, then each lock keeps the ttl of its holder
+        // when both locks have been renewed for some time, then each has the ttl of its own client
         let names = [("theirs", java_ttl), ("ours", rust_ttl)];
         let mut most = [Duration::ZERO; 2];
         let began = Instant::now();
@@ -106,7 +106,7 @@ fn each_side_has_a_watchdog_of_its_own() {
 }
 
 #[test]
-fn java_may_speak_either_protocol() {
+fn java_may_use_resp2_or_resp3() {
     for (protocol, scenario) in
         [(Protocol::Resp2, "settings: RESP2 in Java"), (Protocol::Resp3, "settings: RESP3 in Java")]
     {
@@ -122,7 +122,8 @@ fn databases_are_separate_except_for_messages() {
     let outside = Rust::start(&Setup::new(both.redis.url()));
     wakes_each_way(&both, "door", "settings: database 3");
 
-    // when a lock of the same name is released in database 0, while both wait in database 3
+    // when a lock of the same name is released in database 0, while clients of both languages wait
+    // in database 3
     let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
     assert!(java.lock("door").acquired());
     let waiting = [both.java.thread("T2").start_lock("door"), rust.start_lock("door")];
@@ -130,7 +131,7 @@ fn databases_are_separate_except_for_messages() {
     assert!(outside.thread("T1").lock("door").acquired());
     assert!(outside.thread("T1").unlock("door").is_true());
 
-    // then both are notified in vain
+    // then both waiters are notified in vain
     std::thread::sleep(SECOND / 2);
     assert!(waiting.iter().all(|it| !it.is_done()));
     assert!(java.unlock("door").is_true());
@@ -139,10 +140,10 @@ fn databases_are_separate_except_for_messages() {
 
 #[test]
 fn documented_permissions_suffice_for_both_languages() {
-    // given users with the permissions that the protocol needs for one lock
+    // given users with the permissions that the protocol page lists for one lock
     let both = with_users(&JAVA_RIGHTS, &RUST_RIGHTS);
 
-    // then each of them can use all methods of that lock
+    // then each user can use all methods of that lock
     wakes(both.both_ways(), &both, "door", "settings: ACL users");
     for side in [both.java.thread("T1"), both.rust.thread("T1")] {
         assert!(side.lock("door").acquired());
@@ -158,23 +159,23 @@ fn documented_permissions_suffice_for_both_languages() {
     let refused = both.redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
 
-    // and of no other lock
+    // but no method of another lock
     assert!(both.rust.thread("T2").lock("window").failed_with("Forbidden"));
     assert!(both.java.thread("T2").lock("window").failure().is_some());
 }
 
 #[test]
 fn fenced_lock_needs_permissions_for_its_counter() {
-    // given users with the permissions that the protocol needs for one plain lock
+    // given users with the permissions that the protocol page lists for one plain lock
     let both = with_users(&JAVA_RIGHTS, &RUST_RIGHTS);
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
 
-    // then they cannot acquire a fenced one, and the rejected requests block no other client
+    // then both users cannot acquire a fenced lock, and the rejected requests block no client
     assert!(java.lock("door").failure().is_some());
     assert!(rust.lock("door").failed_with("Forbidden"));
     assert!(!rust.is_locked("door").is_true());
 
-    // and they can with two permissions more
+    // and with two more permissions, both users can acquire it
     for (user, rights) in [("java", JAVA_FENCED_RIGHTS), ("rust", RUST_FENCED_RIGHTS)] {
         let more = both.redis.command(&["ACL", "SETUSER", user, rights[0], rights[1]]);
         assert_eq!(more.text(), "OK");
@@ -212,13 +213,13 @@ fn with_users(java: &[&str], rust: &[&str]) -> Together {
 }
 
 #[test]
-fn release_wakes_all_without_queue_permissions() {
+fn release_wakes_all_clients_without_queue_permissions() {
     let own = [QUEUE_RIGHT, YIELD_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
     let commands: Vec<[&str; 1]> = QUEUE_COMMANDS.map(|it| [it]).into();
     let alone = own.map(|it| [it]);
     let each = alone.iter().chain(&commands).map(|one| one.as_slice());
     for missing in [own.as_slice()].into_iter().chain(each) {
-        // given two Leasehold clients whose user lacks permissions of the queue, and a Java client
+        // given two Leasehold clients whose user may not use the queue, and a Java client
         let redis = Redis::start();
         let rights: Vec<_> = RUST_RIGHTS.into_iter().filter(|it| !missing.contains(it)).collect();
         let mut words = vec!["ACL", "SETUSER", "rust", "reset", "on", ">secret"];
@@ -229,7 +230,7 @@ fn release_wakes_all_without_queue_permissions() {
         let (rust, other) = (ours(), ours());
         let both = Together { java: Java::start(&setup), rust, redis };
 
-        // when they wait for each other, then each is notified at once as usual
+        // when they wait for each other, then a release wakes each of them at once
         wakes(both.both_ways(), &both, "door", "settings: ACL users without a queue");
         let (one, other) = (both.rust.thread("T1"), other.thread("T1"));
         for (holder, waiter) in [(&one, &other), (&other, &one)] {
@@ -246,7 +247,7 @@ fn release_wakes_all_without_queue_permissions() {
 }
 
 #[test]
-fn no_codec_touches_a_lock() {
+fn redisson_codec_does_not_change_the_bytes_of_a_lock() {
     for codec in
         ["org.redisson.client.codec.StringCodec", "org.redisson.client.codec.ByteArrayCodec"]
     {
@@ -261,13 +262,13 @@ fn no_codec_touches_a_lock() {
 }
 
 #[test]
-fn redisson_3_shares_the_lock() {
+fn redisson_3_and_rust_exclude_and_wake_each_other() {
     let both = Together::differing(|java| java.redisson(Redisson::V3), |rust| rust);
     assert_eq!(both.java.version(), "3.29.0");
     wakes_each_way(&both, "door", "redisson 3.29: woken by the holder's message");
 
     for Pair { way, holder, waiter, .. } in both.both_ways() {
-        // reentry, by thread and with a count
+        // Reentry belongs to a thread, and has a count.
         for _ in 0..3 {
             assert!(holder.lock("door").acquired());
         }
@@ -280,13 +281,13 @@ fn redisson_3_shares_the_lock() {
         let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
 
-        // forced release, and the rejected release of the old holder
+        // After a forced release, the release of the old holder is rejected.
         assert!(holder.force_unlock("door").is_true());
         assert!(waiter.unlock("door").failure().is_some(), "{way}");
         assert!(!holder.is_locked("door").is_true());
         woken("redisson 3.29: three holds, three releases", way, delay);
 
-        // spin locks
+        // Spin locks exclude each other.
         assert!(holder.spin().lock("door").acquired());
         assert!(!waiter.spin().try_lock_within("door", SECOND / 4).acquired(), "{way}");
         assert!(holder.spin().unlock("door").is_true());
@@ -299,7 +300,7 @@ fn redisson_3_shares_the_lock() {
 #[test]
 fn lock_is_free_after_the_death_of_redisson_3_or_leasehold() {
     for way in [Way::RustToJava, Way::JavaToRust] {
-        // given a holder with a ttl of three seconds, renewed for longer than that
+        // given a holder with a ttl of three seconds, which has renewed for longer than that
         let mut both = Together::differing(
             |java| java.redisson(Redisson::V3).watchdog(SECOND * 3),
             |rust| rust.watchdog(SECOND * 3),
@@ -314,7 +315,7 @@ fn lock_is_free_after_the_death_of_redisson_3_or_leasehold() {
         let killed = Instant::now();
         both.kill_holder(way);
 
-        // then the lease ends and the waiter acquires
+        // then the lease ends, and the waiter acquires
         assert!(waiting.wait(SECOND * 10).acquired());
         let after = killed.elapsed();
         assert!(after < SECOND * 3 + AT_ONCE, "{way}: after {after:?}");
@@ -322,8 +323,8 @@ fn lock_is_free_after_the_death_of_redisson_3_or_leasehold() {
     }
 }
 
-/// The least that each client must do with plain and fenced locks: exclude, and notify the other
-/// one.
+/// Checks plain and fenced locks in both directions: the holder excludes the waiter, and its
+/// release notifies the waiter.
 #[track_caller]
 fn wakes_each_way(both: &Together, name: &str, scenario: &str) {
     wakes(both.each_way(), both, name, scenario);
@@ -352,13 +353,13 @@ fn wakes(pairs: impl IntoIterator<Item = Pair>, both: &Together, name: &str, sce
     }
 }
 
-/// The permissions of Redisson 4.7 for a lock `door`.
+/// The permissions that Redisson 4.7 needs for a lock `door`.
 const JAVA_RIGHTS: [&str; 22] = [
     "~door",
-    // an argument of its unlock, where a key is expected
+    // Redisson's release passes the channel as a key.
     "~redisson_lock__channel:{door}",
     "~redisson_unlock_latch:{door}:*",
-    // sent at connect
+    // Redisson reads these keys when it connects.
     "~test1",
     "~test2",
     "&redisson_lock__channel:{door}",
@@ -380,7 +381,7 @@ const JAVA_RIGHTS: [&str; 22] = [
     "+unsubscribe",
 ];
 
-/// The permissions of Leasehold for a lock `door`.
+/// The permissions that Leasehold needs for a lock `door`.
 const RUST_RIGHTS: [&str; 34] = [
     "~door",
     QUEUE_RIGHT,
@@ -391,7 +392,8 @@ const RUST_RIGHTS: [&str; 34] = [
     "+hello",
     "+ping",
     "+client|setname",
-    // sent at connect, to detect an eviction policy; a rejection does no harm
+    // Leasehold sends `INFO` when it connects, to detect an eviction policy. If the server rejects
+    // it, the client works as well.
     "+info",
     "+eval",
     "+evalsha",
@@ -419,11 +421,11 @@ const RUST_RIGHTS: [&str; 34] = [
     QUEUE_COMMANDS[8],
 ];
 
-/// The permissions that a fenced lock needs in addition.
+/// The additional permissions for a fenced lock.
 const JAVA_FENCED_RIGHTS: [&str; 2] = ["~redisson_lock_token:{door}", "+incr"];
 const RUST_FENCED_RIGHTS: [&str; 2] = ["~redisson_lock_token:{door}", "+incrby"];
 
-/// The permissions that only its queue needs.
+/// A permission that only the queue needs.
 const QUEUE_RIGHT: &str = "~leasehold_lock__queue:{door}";
 const YIELD_RIGHT: &str = "~leasehold_lock__yield:{door}";
 const COUNTING_RIGHT: &str = "&leasehold_lock__channel:{door}";

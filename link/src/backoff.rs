@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spread_duration_stays_near() {
+    fn randomized_duration_stays_within_a_quarter() {
         for _ in 0..1_000 {
             let time = spread(Duration::from_secs(4));
             assert!(time >= Duration::from_secs(3) && time <= Duration::from_secs(5));
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_up_to_the_longest() {
+    fn backoff_pauses_grow_up_to_the_longest() {
         let (mut backoff, bounds) =
             (Backoff::default(), (Duration::from_millis(10), Duration::from_millis(50)));
         for middle in [10, 20, 40, 50, 50].map(Duration::from_millis) {

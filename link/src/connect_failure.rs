@@ -55,12 +55,12 @@ const SENT_AWAY: [(&str, &str); 4] = [
     ("max number of clients", "the server has too many clients: max number of clients reached"),
     (
         "protected mode",
-        "the server is in protected mode: it accepts only local connections; set a password or \
-         turn it off",
+        "the server is in protected mode: the server accepts only local connections; set a \
+         password or turn protected mode off",
     ),
     (
         "nknown command",
-        "the server does not know HELLO: it is older than Redis 6, or HELLO is renamed",
+        "the server does not know HELLO: it is older than Redis 6, or the command HELLO is renamed",
     ),
     ("nsupported command", "the server does not know HELLO: it may be a proxy"),
 ];
@@ -260,15 +260,15 @@ impl From<Ending> for ConnectFailure {
     fn from(ending: Ending) -> Self {
         match ending {
             Ending::HungUp => Self::passing(
-                "the server closed the connection at once: it may have too many clients, or use \
-                 TLS on this port",
+                "the server closed the connection at once: the server may have too many clients, \
+                 or use TLS on this port",
             ),
             // rustls reports the TLS alert of the other side in this text.
             Ending::Broken(how) if how.contains("CertificateRequired") => {
                 Self::lasting(format!("TLS: {how}; set client_certificate"))
             }
             Ending::Broken(how) if how.contains("alert") => Self::lasting(format!("TLS: {how}")),
-            Ending::Surplus => Self::not_redis("it sends more replies than requests"),
+            Ending::Surplus => Self::not_redis("the server sent more replies than requests"),
             Ending::Unreadable(why) => Self::not_redis(&why),
             other => Self::passing(other.to_string()),
         }

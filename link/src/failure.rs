@@ -156,7 +156,7 @@ impl fmt::Display for Failure {
             Self::Unanswered(cause) => write!(f, "no reply: {}", in_words(&**cause)),
             Self::Unreachable(cause) => write!(f, "unreachable: {}", in_words(&**cause)),
             Self::Unreadable(what) => write!(f, "unexpected reply: {what}"),
-            Self::WrongType { found } => write!(f, "the key is a {found}"),
+            Self::WrongType { found } => write!(f, "the Redis key is a {found}"),
             Self::Failed(words) => write!(f, "failed in part: {words}"),
             Self::Unsupported(what) => f.write_str(what),
         }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_missing_reply_is_ambiguous() {
+    fn only_a_missing_reply_leaves_the_result_unknown() {
         assert!(Failure::unanswered("timeout").may_have_happened());
         assert!(Failure::Unreadable("?".into()).may_have_happened());
         assert!(!Failure::unreachable("refused").may_have_happened());
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_helps_after_a_restart_but_not_without_permission() {
+    fn rejection_is_temporary_while_loading_but_not_for_noperm() {
         for passing in ["LOADING", "READONLY", "CLUSTERDOWN", "BUSY"] {
             assert!(Failure::refused(passing, "").is_temporary(), "{passing}");
         }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn transient_rejections_and_a_full_server_are_not_ready() {
+    fn temporary_rejections_and_oom_are_classified_as_not_ready() {
         for code in PASSING.into_iter().chain([FULL]) {
             assert_eq!(Refusal::of(code), Refusal::NotReady, "{code}");
         }

@@ -104,7 +104,7 @@ fn take(random: &mut Rng, bytes: &[u8], size: usize) -> (Vec<Frame>, Option<Stri
 }
 
 #[test]
-fn replies_parse_alike_in_any_pieces() {
+fn reply_is_parsed_alike_however_its_bytes_are_split() {
     with_seeds(|random| {
         let replies: Vec<_> = (0..random.usize(1..6)).map(|_| reply(random, 0)).collect();
         let parse = |reply: &Vec<u8>| redis::parse_redis_value(reply).map(Frame::Value);
@@ -119,7 +119,7 @@ fn replies_parse_alike_in_any_pieces() {
 }
 
 #[test]
-fn corrupt_replies_are_judged_alike_in_any_pieces() {
+fn corrupt_reply_fails_alike_however_its_bytes_are_split() {
     with_seeds(|random| {
         let mut bytes = [reply(random, 0), reply(random, 0)].concat();
         spoil(random, &mut bytes);
@@ -183,7 +183,7 @@ fn escaped_password_is_decoded() {
 
 /// The parser is recursive, so it must reject replies that are nested too deeply.
 #[test]
-fn endless_nesting_is_refused_without_stack_overflow() {
+fn endlessly_nested_reply_is_refused_without_stack_overflow() {
     for depth in [50, 1_000, LONGEST / 4 - 1] {
         let bytes = ["*1\r\n".repeat(depth).into_bytes(), b":1\r\n".to_vec()].concat();
         let (taken, refused) = take(&mut Rng::with_seed(1), &bytes, 100_000);

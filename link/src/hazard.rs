@@ -161,29 +161,31 @@ impl Hazard {
             Self::UnprotectedPrimary => {
                 "set min-replicas-to-write 1 and min-replicas-max-lag 2 on every server"
             }
-            Self::NoReplica => "bring its replicas back, or start one",
-            Self::FewerReplicas { .. } => "bring replicas back, or require fewer",
+            Self::NoReplica => "reconnect its replicas, or start a new one",
+            Self::FewerReplicas { .. } => "reconnect replicas, or require fewer",
             Self::ReplicaBehind { .. } => {
                 "repair that replica, or set its replica-priority to 0; use `replicated` locks"
             }
             Self::ClockApart { .. } => "synchronize the clocks of all machines by NTP",
             Self::FewSentinels { .. } => "run at least three sentinels, on separate machines",
             Self::NoQuorum { .. } => {
-                "start the missing sentinels; remove those that are gone for good by SENTINEL RESET"
+                "start the missing sentinels; use SENTINEL RESET to remove sentinels that are gone \
+                 for good"
             }
             Self::NoSentinel => {
                 "start the sentinels, or correct their addresses, the name of the primary or \
                  sentinel_password"
             }
-            Self::TooFewReplicas => "bring its replicas back, or lower min-replicas-to-write",
+            Self::TooFewReplicas => "reconnect its replicas, or lower min-replicas-to-write",
             Self::NodeUnreachable { why, .. } if refuses_login(why) => {
-                "create the user on that node as on the others"
+                "create the user on that node, as on the other nodes"
             }
             Self::NodeUnreachable { .. } => "repair that node, or wait for a failover",
             Self::SlotsWithoutNode { .. } => "assign the slots to a node, or wait for a failover",
             Self::ChannelModeChanged => "restart the clients that started before the upgrade",
             Self::ServerMismatch => {
-                "stop the old server, or demote it to a replica; commands then follow"
+                "stop the old server, or demote it to a replica; this client then uses the new \
+                 server"
             }
             Self::OtherPrimary { .. } => "demote one of them to a replica: REPLICAOF host port",
             Self::ChecksDenied { .. } => "grant the user this command to see hazards",
@@ -244,66 +246,74 @@ impl fmt::Display for Hazard {
                      slots",
             ),
             Self::OldVersion { version } => {
-                write!(
-                    f,
-                    "this server has version {version}, which is older than the oldest tested \
-                     one, 6.2"
-                )
+                write!(f, "this server has version {version}, but the oldest tested version is 6.2")
             }
             Self::UnprotectedPrimary => f.write_str(
-                "if this primary is cut off from its replicas, it still grants locks, even if one of \
-                 them was promoted",
+                "if the network cuts off this primary and a replica is promoted, both servers may \
+                 grant the same lock",
             ),
             Self::NoReplica => f.write_str(
-                "no replica is connected to this primary, so no server can replace it if it \
-                     fails",
+                "no replica is connected to this primary, so no server can replace this primary if \
+                 it fails",
             ),
             Self::FewerReplicas { wanted, there } => write!(
                 f,
                 "only {there} of {wanted} replicas required by `replicated` are connected; \
-                 locks with `replicated` will be refused"
+                 acquiring a lock with `replicated` will fail"
             ),
             Self::ReplicaBehind { replica, silent, bytes } => write!(
                 f,
-                "the replica {replica} is {bytes} bytes behind and has been silent for \
-                 {silent:?}; if it is promoted, locks are lost"
+                "the replica {replica} is {bytes} bytes behind and has been silent for {silent:?}; \
+                 if this replica is promoted, locks are lost"
             ),
             Self::ClockApart { ahead, by } => write!(
                 f,
-                "the clock of this server is {by:?} {} this client's; after a failover, leases \
-                 and permits may end too early or too late by this difference",
+                "the clock of this server is {by:?} {} the clock of this client; after a failover, \
+                 leases and permits may end too early or too late by this difference",
                 if *ahead { "ahead of" } else { "behind" }
             ),
             Self::FewSentinels { known } => write!(
                 f,
-                "only {known} sentinels watch this primary; if one of them fails, no failover is \
+                "only {known} sentinels watch this primary; if one sentinel fails, no failover is \
                  possible"
             ),
             Self::NoQuorum { usable, needed } => {
-                write!(f, "{usable} sentinels available; failover needs {needed}")
+                write!(f, "only {usable} sentinels are available, but a failover needs {needed}")
             }
             Self::NoSentinel => f.write_str(
-                "no sentinel names the primary; this client cannot follow a failover now",
+                "no sentinel returned the address of the primary, so this client cannot follow a \
+                 failover",
             ),
             Self::TooFewReplicas => f.write_str(
                 "this server rejects writes because too few replicas are connected: NOREPLICAS",
             ),
             Self::NodeUnreachable { slots, why } => {
-                write!(f, "names in {slots} cannot be locked: {why}")
+                write!(
+                    f,
+                    "names in {slots} cannot be locked, because this client cannot use their node: \
+                     {why}"
+                )
             }
             Self::SlotsWithoutNode { slots } => {
-                write!(f, "no node of the cluster serves {slots}; names there cannot be locked")
+                write!(
+                    f,
+                    "no node of the cluster serves {slots}, so names in these slots cannot be \
+                     locked"
+                )
             }
             Self::ChannelModeChanged => f.write_str(
                 "the cluster was upgraded to sharded channels after this client started; \
-                 notifications between it and newer clients arrive late",
+                 notifications between this client and newer clients arrive late",
             ),
             Self::ServerMismatch => f.write_str(
-                "this address now leads to another server than the one that executes commands; \
-                 other clients may lock there",
+                "new connections to this address reach another server than the commands of this \
+                 client; other clients may acquire the same locks there",
             ),
             Self::OtherPrimary { address } => {
-                write!(f, "{address} is also a primary; other clients may lock there")
+                write!(
+                    f,
+                    "{address} is also a primary; other clients may acquire the same locks there"
+                )
             }
             Self::ChecksDenied { command } => {
                 write!(f, "{command} is denied, so hazards of this server cannot be checked")

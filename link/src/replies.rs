@@ -71,7 +71,7 @@ fn behind_its_place(text: &str) -> Option<&str> {
 
 /// The remedy for keys in different slots of a cluster.
 const ONE_SLOT: &str = "in a cluster, all keys of a request must be in one slot; put the name of \
-     the lock in braces, such as `{orders:42}:total` for `orders:42`";
+                        the lock into braces, such as `{orders:42}:total` for `orders:42`";
 
 /// Returns the text of any reply, to log it or to search it.
 pub fn into_text(reply: &Value) -> String {
@@ -88,9 +88,14 @@ pub fn into_text(reply: &Value) -> String {
 pub fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
         _ => None,
     }
+}
+
+/// Returns the value of the field `name` in a reply that is a map.
+pub(crate) fn field<'a>(fields: &'a [(Value, Value)], name: &str) -> Option<&'a Value> {
+    fields.iter().find(|(key, _)| text(key) == Some(name)).map(|(_, value)| value)
 }
 
 /// Returns the failure for a reply that has another form than expected.
@@ -106,7 +111,7 @@ mod tests {
     /// Formerly, a missing permission was not recognized on servers that describe it in other
     /// words.
     #[test]
-    fn rejection_within_a_script_is_known_by_its_code() {
+    fn rejection_within_a_script_is_recognized_by_its_code() {
         let place = "Error running script (call to f_0a): @user_script:8: ";
         for (text, code, words) in [
             (

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_plain_text_is_unchanged() {
+    fn short_plain_server_text_is_unchanged() {
         for text in ["", "ERR no such key", "ключ 🔒", &"x".repeat(SHOWN)] {
             assert_eq!(shown(text), text);
         }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut() {
+    fn long_server_text_is_cut() {
         let long = shown(&"🔒".repeat(1_000_000));
         assert_eq!(long.chars().count(), SHOWN + 1);
         assert!(long.ends_with('…'));

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_lie_where_redis_puts_them() {
+    fn key_slots_match_those_of_redis() {
         // These are the slots that `CLUSTER KEYSLOT` returns.
         for (key, slot) in [
             ("", 0),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn slot_hashes_the_first_valid_tag() {
+    fn slot_is_computed_from_the_first_valid_hash_tag() {
         for (key, tagged) in
             [("a{b", "a{b"), ("a}b", "a}b"), ("}{b}", "b"), ("{}", "{}"), ("{a{b}}", "a{b")]
         {

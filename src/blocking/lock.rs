@@ -414,7 +414,7 @@ mod tests {
     /// Once, a thread lost its write hold, and acquired the write side again while it still had its
     /// read hold. It then waited for itself.
     #[test]
-    fn thread_cannot_write_again_while_it_still_reads() {
+    fn thread_with_a_read_hold_cannot_reacquire_its_lost_write_hold() {
         let store = MemoryStore::new();
         let [ours, theirs] = [(); 2].map(|()| Client::with_store(&store).unwrap());
         let prices = ours.read_write_lock("prices").unwrap();

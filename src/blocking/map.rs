@@ -287,7 +287,7 @@ mod tests {
     use crate::blocking::Client;
 
     #[test]
-    fn thread_gets_the_error_of_a_task_when_its_timeout_is_zero() {
+    fn blocking_map_returns_the_async_error_for_a_zero_timeout() {
         let client = Client::in_memory().unwrap();
         let orders = client.map::<u32, u32>("orders").unwrap();
         orders.insert(&42, &7).unwrap();

@@ -190,7 +190,7 @@ mod tests {
     /// `derive(Clone, Debug)` would require `Job: Clone` and `Job: Debug`, so the types implement
     /// these traits by hand.
     #[test]
-    fn object_of_a_type_without_clone_is_still_clone() {
+    fn blocking_queue_is_clone_even_if_its_elements_are_not() {
         object::<crate::Map<Job, Job>>();
         object::<crate::Set<Job>>();
         object::<crate::Queue<Job>>();

@@ -220,14 +220,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_thread_is_not_inside_async() {
+    fn plain_thread_is_outside_of_an_async_context() {
         assert!(!is_inside_async());
         let core = Core::start(async || Ok(Client::in_memory())).unwrap();
         assert_eq!(core.wait(async { 42 }).unwrap(), 42);
     }
 
     #[tokio::test]
-    async fn task_is_inside_async_and_keeps_its_budget() {
+    async fn async_context_check_uses_no_budget_of_the_task() {
         for _ in 0..3 {
             assert!(is_inside_async());
         }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn spawned_task_is_inside_async_and_blocking_code_is_not() {
+    async fn spawn_blocking_leaves_the_async_context_and_spawn_does_not() {
         assert!(tokio::spawn(async { is_inside_async() }).await.unwrap());
         assert!(!tokio::task::spawn_blocking(is_inside_async).await.unwrap());
         assert!(!tokio::task::block_in_place(is_inside_async));

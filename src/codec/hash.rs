@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hash_is_that_of_redisson() {
+    fn hash_function_matches_redisson() {
         for (text, expected) in [
             ("", "t6rZwibGo2uy1OSmNVe8pg"),
             ("test1", "sMUTHC2Ql4EaCGlDp3W/MQ"),

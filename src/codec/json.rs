@@ -115,7 +115,7 @@ impl TaggedJson {
         let expected = self.class.as_deref().or(otherwise);
         match class.as_str() {
             Some(class) if Some(class) == expected => Ok(()),
-            _ => Err(CodecError::new(format!("the class of the value is {class}"))),
+            _ => Err(CodecError::new(format!("the value has the class {class}"))),
         }
     }
 
@@ -172,7 +172,7 @@ fn is_integer(number: &serde_json::Number) -> bool {
 }
 
 fn needs_class() -> CodecError {
-    CodecError::new("JsonJacksonCodec needs a class for each object and list")
+    CodecError::new("JsonJacksonCodec needs a class name in each nested object and list")
 }
 
 /// Rejects an object that contains objects or lists.
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn tagged_json_refuses_what_java_could_not_read() {
+    fn tagged_json_refuses_values_that_java_cannot_read() {
         let order = TaggedJson::new("com.ex.Foo");
         let cannot = |codec: &TaggedJson, value: Value| codec.encode(&value).unwrap_err();
         for (codec, value) in [
@@ -337,11 +337,11 @@ mod tests {
             (&TaggedJson::plain(), json!([])),
         ] {
             let error = cannot(codec, value);
-            assert!(error.to_string().contains("needs a class"), "{error}");
+            assert!(error.to_string().contains("needs a class name"), "{error}");
         }
         let other = br#"{"@class":"com.ex.Bar","a":1}"#;
         let error = Codec::<Value>::decode(&order, other).unwrap_err();
-        assert_eq!(error.to_string(), "the class of the value is \"com.ex.Bar\"");
+        assert_eq!(error.to_string(), "the value has the class \"com.ex.Bar\"");
         assert!(Codec::<Value>::decode(&order, b"{\"a\":1}").is_err());
     }
 }

@@ -211,12 +211,14 @@ fn of_class(class: u8, bytes: &[u8]) -> Result<&[u8], CodecError> {
         [first, rest @ ..] if *first == class => Ok(rest),
         [0] => Err(CodecError::new("the value is null")),
         [] => Err(broken()),
-        [first, ..] => Err(CodecError::new(format!("the bytes are of class {first}, not {class}"))),
+        [first, ..] => Err(CodecError::new(format!(
+            "the bytes have the Kryo class number {first}, not {class}"
+        ))),
     }
 }
 
 fn broken() -> CodecError {
-    CodecError::new("the bytes are not of Kryo5Codec")
+    CodecError::new("the bytes were not written by Kryo5Codec")
 }
 
 #[cfg(test)]
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn text_has_the_bytes_of_kryo() {
+    fn kryo_codec_writes_text_with_the_bytes_of_java() {
         let text = |text: &str, bytes: &[u8]| shared(text.to_owned(), bytes);
         text("test1", b"\x03test\xb1");
         text("42", b"\x034\xb2");
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn number_has_the_bytes_of_kryo() {
+    fn kryo_codec_writes_numbers_with_the_bytes_of_java() {
         shared(42_i32, &[2, 0x54]);
         shared(42_i64, &[9, 0x54]);
         shared(-1_i64, &[9, 1]);
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_of_a_kryo_key_is_that_of_redisson() {
+    fn hash_of_a_kryo_key_matches_redisson() {
         for (text, expected) in [
             ("test1", "1YYJvWKPQAOHqhq/jABzZA"),
             ("42", "sBznBu9nWKelQvUeofpN5Q"),
@@ -274,9 +276,9 @@ mod tests {
     }
 
     #[test]
-    fn value_of_another_class_is_refused() {
+    fn kryo_codec_refuses_a_value_of_another_class() {
         let error = Codec::<i64>::decode(&Kryo5Text, &[2, 0x54]).unwrap_err();
-        assert_eq!(error.to_string(), "the bytes are of class 2, not 9");
+        assert_eq!(error.to_string(), "the bytes have the Kryo class number 2, not 9");
         let null = Codec::<String>::decode(&Kryo5Text, &[0]).unwrap_err();
         assert_eq!(null.to_string(), "the value is null");
         for odd in [&[3, 0xff][..], &[3, 0x81, 0], &[3, 0x82, 0xff], &[3, 0x80], &[3, 0x83, 0xe0]] {

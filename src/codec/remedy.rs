@@ -4,16 +4,16 @@
 pub(crate) fn remedy(codec: &str, bytes: &[u8]) -> String {
     match writer(bytes) {
         Some(Writer::Codec(writer)) if codec.starts_with(writer) => {
-            "read the type that was written".to_owned()
+            "decode the value as the type that was written".to_owned()
         }
         Some(Writer::Codec(writer)) => format!("the bytes look like {writer}, so use that codec"),
-        Some(Writer::KryoObject) => "the bytes look like an object of Java's Kryo5Codec, which no \
-            other language reads, so set TypedJsonJacksonCodec in Java"
+        Some(Writer::KryoObject) => "the bytes look like an object of Java's Kryo5Codec, which \
+                                     only Java can read, so set TypedJsonJacksonCodec in Java"
             .to_owned(),
         Some(Writer::MapCache) => "the bytes look like an entry of Java's RMapCache, so use \
             getMapCacheNative in Java"
             .to_owned(),
-        None => "use the codec of the writer".to_owned(),
+        None => "use the codec that wrote the value".to_owned(),
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writer_is_known_by_its_bytes() {
+    fn codec_of_the_writer_is_recognized_by_the_bytes() {
         let mut entry = [&[0; 8][..], &3_u64.to_le_bytes(), b"abc"].concat();
         assert_eq!(writer(&entry), Some(Writer::MapCache));
         entry.push(0);
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn remedy_names_the_codec_of_the_writer() {
         assert!(remedy("Text", b"\"test1\"").contains("look like Json"));
-        assert_eq!(remedy("Text", b"300"), "read the type that was written");
-        assert_eq!(remedy("Text", &[0xff]), "use the codec of the writer");
+        assert_eq!(remedy("Text", b"300"), "decode the value as the type that was written");
+        assert_eq!(remedy("Text", &[0xff]), "use the codec that wrote the value");
     }
 }

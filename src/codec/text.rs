@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_writes_and_reads_what_string_codec_does() {
+    fn text_codec_matches_the_string_codec_of_redisson() {
         for (bytes, value) in [("", ""), ("test1", "test1"), ("é🔒", "é🔒")] {
             assert_eq!(Text.encode(&value.to_owned()).unwrap(), bytes.as_bytes());
             assert_eq!(Codec::<String>::decode(&Text, bytes.as_bytes()).unwrap(), value);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forced_release_survives_its_text() {
+    fn forced_release_record_is_read_back_from_its_text() {
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_234);
         let (name, owner) = (Name::new("a\tb%").unwrap(), Owner::lossy("java\n:1"));
         let forced = ForcedRelease::new(at, &name, &owner, "root\ton é");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_text_is_no_forced_release() {
+    fn foreign_text_is_not_read_as_a_forced_release() {
         for text in ["", "x\ta\tb\tc", "1\ta\tb", "99999999999999999999\ta\tb\tc"] {
             assert_eq!(ForcedRelease::read(text), None, "{text}");
         }

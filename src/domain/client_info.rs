@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn client_info_survives_its_text() {
+    fn client_info_is_read_back_from_its_text() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let hold =
             |name, seconds, reason| HoldInfo { name, owner: "c:1", since: at(seconds), reason };
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn client_info_has_the_oldest_holds() {
+    fn client_info_lists_the_oldest_holds() {
         let names: Vec<_> = (0..2 * MOST_HOLDS as u64).rev().map(|it| it.to_string()).collect();
         let at = |name: &str| SystemTime::UNIX_EPOCH + Duration::from_secs(name.parse().unwrap());
         let hold = |name| HoldInfo { name, owner: "c:1", since: at(name), reason: None };
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn each_owner_has_its_own_hold() {
+    fn client_info_of_one_owner_has_only_its_hold() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let hold =
             |owner, since| HoldInfo { name: "a", owner, since: at(since), reason: Some(owner) };
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn moment_is_printed_as_a_date_and_a_time() {
+    fn time_in_client_info_is_printed_as_date_and_time() {
         for (seconds, text) in [
             (0, "1970-01-01 00:00:00 UTC"),
             (951_827_696, "2000-02-29 12:34:56 UTC"),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_text_is_no_client_info() {
+    fn foreign_text_is_not_read_as_client_info() {
         for text in ["", "x", "application=a\nversion=b\nhost=c\npid=x\n", "pid=1\n"] {
             assert_eq!(ClientInfo::read(text), None, "{text}");
         }

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn collection_is_found_in_the_name_of_a_lock_of_its_key() {
+    fn collection_name_is_found_in_the_lock_name_of_its_key() {
         let hash = "UcFxNFrVn28tvxVuKmcwtA";
         for (name, collection) in [
             (format!("{{orders}}:{hash}:lock"), Some("orders")),

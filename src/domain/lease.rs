@@ -64,11 +64,11 @@ pub(crate) fn checked(
 /// use std::time::Duration;
 /// let lock = leasehold::Client::in_memory().lock("orders:42").unwrap().ttl(Duration::ZERO);
 /// let refused = lock.acquire().await.unwrap_err();
-/// assert_eq!(refused.to_string(), "invalid `ttl`: 0ns is not allowed; it must be at least 1 ms");
+/// assert_eq!(refused.to_string(), "invalid `ttl`: 0ns is not allowed; use at least 1 ms");
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("invalid `{setting}`: {given:?} is not allowed; it must be {rule}")]
+#[error("invalid `{setting}`: {given:?} is not allowed; use {rule}")]
 pub struct InvalidDuration {
     pub(crate) setting: &'static str,
     pub(crate) given: Duration,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lease_ends_before_its_ttl_from_the_request() {
+    fn local_deadline_is_before_the_ttl_from_the_request_ends() {
         let asked_at = Instant::now();
         for millis in [1, 2, 10, 1_000, 30_000, 86_400_000] {
             let ttl = Duration::from_millis(millis);

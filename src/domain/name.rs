@@ -142,17 +142,19 @@ pub(super) fn on_one_line(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result
 pub enum InvalidName {
     /// It has braces that are not a hash tag, as in `a{b`, `a}b` or `a{}b`.
     #[error(
-        "braces in a name must form a hash tag, as in `{{tenant}}:orders`; leave them out otherwise"
+        "a name may have braces only as a hash tag, as in `{{tenant}}:orders`; remove other braces"
     )]
     Brace,
     /// It has no characters.
     #[error("a name needs at least one character")]
     Empty,
     /// It begins with the reserved prefix `leasehold_`.
-    #[error("a name must not begin with `leasehold_`: this prefix is reserved; choose another")]
+    #[error(
+        "a name must not begin with `leasehold_`: this prefix is reserved; choose another name"
+    )]
     Reserved,
     /// It is longer than 512 bytes.
-    #[error("a name has at most 512 bytes, this one has {bytes}; use a hash of it")]
+    #[error("a name has at most 512 bytes, but this name has {bytes}; use a hash of the name")]
     TooLong {
         /// The length of the text in bytes.
         bytes: usize,
@@ -164,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_without_braces_is_a_name() {
+    fn every_text_without_braces_is_a_valid_name() {
         for text in ["a", " ", "a b", "\n", "\0", "ключ", "🔒", &"x".repeat(512)] {
             assert_eq!(Name::new(text).unwrap().as_str(), text);
         }

@@ -109,10 +109,10 @@ impl fmt::Display for Owner {
 ///
 /// ```
 /// let refused = leasehold::Owner::new("").unwrap_err();
-/// assert_eq!(refused.to_string(), "an owner has 1 to 512 bytes, this text has 0");
+/// assert_eq!(refused.to_string(), "an owner has 1 to 512 bytes, but this text has 0");
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("an owner has 1 to 512 bytes, this text has {bytes}")]
+#[error("an owner has 1 to 512 bytes, but this text has {bytes}")]
 pub struct InvalidOwner {
     bytes: usize,
 }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_owner_is_any_text_of_valid_length() {
+    fn owner_of_another_client_is_any_text_of_valid_length() {
         assert_eq!(Owner::new("x").unwrap().as_str(), "x");
         assert_eq!(Owner::new(""), Err(InvalidOwner { bytes: 0 }));
         assert_eq!(Owner::new("x".repeat(513)), Err(InvalidOwner { bytes: 513 }));

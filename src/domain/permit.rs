@@ -99,10 +99,11 @@ impl fmt::Display for PermitId {
 ///
 /// ```
 /// let refused = leasehold::PermitId::new("1234").unwrap_err();
-/// assert_eq!(refused.to_string(), "the id of a permit has 32 hex digits, this text has 4 bytes");
+/// let text = "the id of a permit has 32 hex digits, but this text has 4 bytes";
+/// assert_eq!(refused.to_string(), text);
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the id of a permit has 32 hex digits, this text has {bytes} bytes")]
+#[error("the id of a permit has 32 hex digits, but this text has {bytes} bytes")]
 pub struct InvalidPermitId {
     bytes: usize,
 }
@@ -125,7 +126,7 @@ mod tests {
     use crate::domain::Identity;
 
     #[test]
-    fn no_two_permits_have_the_same_id() {
+    fn each_permit_has_a_unique_id() {
         let (one, other) = (Identity::random(), Identity::random());
         let owners = [one.fresh_owner(), one.fresh_owner(), other.fresh_owner()];
         let ids = owners.iter().flat_map(|owner| permits_of(owner, Share::Units(300)));
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn permit_id_from_outside_has_32_hex_digits() {
+    fn permit_id_given_by_a_caller_has_32_hex_digits() {
         for odd in ["", "1234", "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10", &"g".repeat(32)] {
             assert_eq!(PermitId::new(odd), Err(InvalidPermitId { bytes: odd.len() }));
         }

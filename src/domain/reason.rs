@@ -27,25 +27,25 @@ pub(crate) enum Ended {
 #[non_exhaustive]
 pub enum LostReason {
     /// The lease of the hold ended: it was a fixed lease, or no renewal succeeded in time.
-    #[error("its lease ended")]
+    #[error("the lease ended without a renewal")]
     Expired,
     /// The hold reached its [`max_hold`](crate::Lock::max_hold).
-    #[error("its max_hold ended")]
+    #[error("the hold reached its limit max_hold")]
     MaxHold,
     /// The store no longer has the hold: a client released it by force, or its data was lost.
-    #[error("the store no longer has it: it was released by force, or its data was lost")]
+    #[error("Redis no longer has the hold: a client released it by force, or Redis lost the data")]
     NotOwned,
     /// The server was replaced during the release, and the new server does not have the hold.
     /// Either the old server executed the release, or the hold was lost before. Assume that another
     /// holder may have overlapped with the work.
     #[error(
-        "the server was replaced during the release, and the new one does not have the hold; it \
-         may have been lost before"
+        "the server was replaced during the release, and the new server does not have the hold; \
+         the hold may have been lost before the release"
     )]
     InDoubt,
     /// The guard released the hold, so nothing was lost. Futures that wait for a loss return this
     /// reason.
-    #[error("it was released")]
+    #[error("the guard was released")]
     Released,
     /// The client was [shut down](crate::Client::shutdown).
     #[error("the client was shut down")]

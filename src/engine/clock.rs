@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn two_readings_of_one_moment_are_equal() {
+    async fn clock_readings_are_equal_despite_microsecond_differences() {
         let clock = Clock::with(|| SLEPT.get());
         let start = clock.now();
         for apart in [12, 4_225, 999_999].map(Duration::from_nanos) {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn stamp_equals_its_moment() {
+    fn stamp_converts_back_to_the_same_instant() {
         let now = Instant::now();
         let century = Duration::from_secs(100 * 365 * 24 * 60 * 60);
         let (before, after) = (now - Duration::from_nanos(1), now + century);

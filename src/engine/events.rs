@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn resting_waiter_asks_again_when_the_store_recovers() {
+    async fn pausing_waiter_asks_again_when_the_store_recovers() {
         let (_, engine) = client(&MemoryStore::new());
         let mut rests = Box::pin(engine.wait_for_store(Duration::from_secs(1)));
         assert!((&mut rests).now_or_never().is_none());
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn handed_over_owner_is_not_released_by_earlier_holds() {
+    async fn earlier_hold_does_not_release_the_owner_after_a_hand_off() {
         let memory = MemoryStore::new();
         let (client, engine) = client(&memory);
         let door = client.lock("door").unwrap();

@@ -18,11 +18,11 @@ pub(crate) struct Grant {
     pub(crate) claim: Claim,
     /// When the request was sent that acquired or last renewed the grant. The lease counts from
     /// that time.
-    pub(crate) leased_at: Instant,
+    pub(super) leased_at: Instant,
     /// When the last renewal was sent, with or without a reply.
     pub(crate) asked_at: Stamp,
     /// How many replicas are known to have the grant and the tokens of all its holds.
-    pub(crate) replication: ReplicationStatus,
+    pub(super) replication: ReplicationStatus,
     /// Whether an earlier request of this acquisition got no reply.
     pub(crate) unsure: bool,
     /// Whether other clients want the lock, as far as this client knows.

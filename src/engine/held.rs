@@ -223,8 +223,8 @@ impl Watch {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         if !hold.object().traits().is_exclusive() {
             return Err(Error::Unsupported {
-                what: "guarded writes need an exclusive lock, but others may share this one; use \
-                     a lock or a write lock",
+                what: "a guarded write needs an exclusive lock, but other clients may share this \
+                       hold; use a lock or a write lock",
             });
         }
         engine.reachable(hold.name())?;

@@ -112,12 +112,12 @@ impl Hold {
     }
 
     /// Sets why the caller holds the object.
-    pub(crate) fn with_reason(self, reason: Option<Arc<str>>) -> Self {
+    pub(super) fn with_reason(self, reason: Option<Arc<str>>) -> Self {
         Self { reason, ..self }
     }
 
     /// Whether the client had the hold when it sent a request at `moment`.
-    pub(crate) fn was_known_at(&self, moment: Instant) -> bool {
+    pub(super) fn was_known_at(&self, moment: Instant) -> bool {
         self.entered_at < moment.into()
     }
 
@@ -145,7 +145,7 @@ impl Hold {
 
     /// Returns the latest moment at which the lease in the store ends. A renewal without a reply
     /// counts, because the store may have executed it.
-    pub(crate) fn store_ends(&self) -> Instant {
+    pub(super) fn store_ends(&self) -> Instant {
         Instant::from(self.state.lock().asked_at) + self.grant.claim.ttl
     }
 
@@ -290,7 +290,7 @@ impl Hold {
         let first = !std::mem::replace(&mut self.state.lock().doubted, true);
         if first {
             tracing::debug!(target: "leasehold", lock = %self.name(), owner = %self.grant.claim.owner,
-                "hold in doubt: renewal failed, retrying until the lease ends");
+                "renewal of this hold failed: retrying until the lease ends");
         }
     }
 

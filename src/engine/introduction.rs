@@ -58,7 +58,7 @@ pub(super) async fn introduce(
             Ok(()) => due_at = now + RESTS / 3,
             Err(Failure::Refused { code, message, .. }) if code == "NOPERM" => {
                 tracing::warn!(target: "leasehold", %message,
-                    "client info not published: the user lacks a permission");
+                    "client info not published: the Redis user lacks a permission");
                 return;
             }
             Err(failure) => {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn short_holds_publish_nothing() {
+    async fn short_holds_publish_no_client_info() {
         let memory = MemoryStore::new();
         let client = named(&memory);
         let door = client.lock("door").unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn client_without_application_publishes_nothing() {
+    async fn client_without_an_application_publishes_no_client_info() {
         let memory = MemoryStore::new();
         let client = Client::with_store(&memory);
         let _guard = client.lock("door").unwrap().acquire().await.unwrap();

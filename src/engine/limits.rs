@@ -55,7 +55,7 @@ pub(crate) async fn within<T>(
 }
 
 /// The failure if the store has not replied within `limit`.
-pub(crate) fn nothing_came(limit: Duration) -> Failure {
+pub(super) fn nothing_came(limit: Duration) -> Failure {
     Failure::unanswered(format!("timed out after {limit:?}"))
 }
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn any_limit_is_possible() {
+    fn timeouts_of_any_length_are_clamped_to_a_valid_range() {
         assert_eq!(Limits::sound(Duration::ZERO), Duration::from_millis(1));
         assert_eq!(Limits::sound(Duration::MAX), LONGEST_TIMEOUT);
     }

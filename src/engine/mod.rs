@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! acquire                   THE waiting loop
-//! events · held             what events change; shares in a hold
+//! events · held · requests  what events change; shares in a hold; requests that acquire nothing
 //! release                   hand-offs and releases
 //! introduction              what the client publishes about itself
 //! watchdog                  grants kept alive
@@ -43,6 +43,7 @@ pub(crate) mod limits;
 mod pending;
 mod recent;
 pub(crate) mod release;
+mod requests;
 mod retry;
 #[cfg(test)]
 mod simulation;
@@ -73,12 +74,11 @@ use self::{
     clock::Clock,
     contention::NameRegistry,
     core::Core,
-    introduction::{introduce, today},
+    introduction::introduce,
     limits::{Limits, within},
     pending::PendingReleases,
     recent::RecentReleases,
     release::background::complete_all,
-    retry::{RetryIf, retry_while},
     tasks::{OnDrop, Spawner},
     timing::{HEALTH_ANSWER, LONGEST_TIMEOUT, RETURN_LOOKS},
     watchdog::Watchdog,
@@ -86,13 +86,10 @@ use self::{
 #[cfg(test)]
 use crate::store::redis::memory::MemoryStore;
 use crate::{
-    domain::{
-        Claim, ClientInfo, Failure, ForcedRelease, Health, Holder, Identity, LogThrottle, Name,
-        Object, Outcome, Owner, ReleaseMode, ReleaseReply, Renewal, Stats, WaiterRecord,
-    },
+    domain::{ClientInfo, Failure, Health, Identity, LogThrottle, LostReason, Name, Stats},
     error::Error,
     metrics,
-    store::{Event, RECEIPT_RESTS, RedisStore, Subscriber, audit, client_info},
+    store::{Event, RedisStore, Subscriber},
 };
 
 /// The engine of one client, over one store.
@@ -142,26 +139,19 @@ impl Engine {
         spawner: Spawner,
     ) -> Arc<Self> {
         metrics::describe();
-        let (counters, pending, asking) =
-            (Arc::default(), PendingReleases::default(), AtomicUsize::new(0));
-        let waited_for = Arc::default();
-        let recent = RecentReleases::default();
-        let (store_recovered, notifier) = (Notify::new(), Notify::new());
-        let (open, used) = (Semaphore::new(0), Semaphore::new(0));
-        let moves = AtomicU64::new(0);
         let core = Arc::new(Core {
             store,
             clock,
-            counters,
-            pending,
-            recent,
-            moves,
-            waited_for,
-            asking,
-            store_recovered,
-            notifier,
-            open,
-            used,
+            counters: Arc::default(),
+            pending: PendingReleases::default(),
+            recent: RecentReleases::default(),
+            moves: AtomicU64::new(0),
+            waited_for: Arc::default(),
+            asking: AtomicUsize::new(0),
+            store_recovered: Notify::new(),
+            notifier: Notify::new(),
+            open: Semaphore::new(0),
+            used: Semaphore::new(0),
         });
         let contention = NameRegistry::new(&core);
         let watchdog = Watchdog::new(&core, &contention);
@@ -225,202 +215,6 @@ impl Engine {
         self.runs.load(Ordering::Acquire)
     }
 
-    /// Sends a request about `name`, and retries it until a reply comes or the request timeout
-    /// ends.
-    pub(crate) async fn ask<'a, T, A>(
-        &'a self,
-        name: &Name,
-        ask: impl Fn(&'a RedisStore) -> A,
-    ) -> Result<T, Error>
-    where
-        A: Future<Output = Result<T, Failure>>,
-    {
-        self.ask_for(self.limits.request, name, ask).await
-    }
-
-    /// Does the same as `ask` for a change with an [idempotency key](Self::receipt). Stops retrying
-    /// before the store forgets the key, so that the change takes effect only once.
-    pub(crate) async fn change<'a, T, A>(
-        &'a self,
-        name: &Name,
-        ask: impl Fn(&'a RedisStore) -> A,
-    ) -> Result<T, Error>
-    where
-        A: Future<Output = Result<T, Failure>>,
-    {
-        self.ask_for(self.limits.request.min(RECEIPT_RESTS / 2), name, ask).await
-    }
-
-    /// Returns a key by which the store recognizes a repeated change.
-    pub(crate) fn receipt(&self) -> Owner {
-        self.identity.fresh_owner()
-    }
-
-    /// Returns `object` for one acquisition. If each task of this kind has its own entry in the
-    /// store, the object gets a new owner for this task.
-    pub(crate) fn for_task(&self, object: &Object) -> Object {
-        match object.traits().waiter_record {
-            WaiterRecord::EntryPerTask => object.for_task(self.identity.fresh_owner()),
-            WaiterRecord::QueueEntry
-            | WaiterRecord::ExpiringEntry
-            | WaiterRecord::WaitingTime
-            | WaiterRecord::Nothing
-            | WaiterRecord::Unannounced => object.clone(),
-        }
-    }
-
-    async fn ask_for<'a, T, A>(
-        &'a self,
-        limit: Duration,
-        name: &Name,
-        ask: impl Fn(&'a RedisStore) -> A,
-    ) -> Result<T, Error>
-    where
-        A: Future<Output = Result<T, Failure>>,
-    {
-        Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let until = self.core.clock.now() + limit;
-        let ask = || async {
-            match self.unreachable(name) {
-                None => ask(&self.core.store).await,
-                Some(failure) => Err(failure),
-            }
-        };
-        let given = within(limit, retry_while(self.retry_if(), &self.core.clock, until, ask)).await;
-        given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
-    }
-
-    /// Returns which failures let a caller retry.
-    fn retry_if(&self) -> RetryIf {
-        match self.limits.fail_fast {
-            false => Failure::is_temporary,
-            true => Failure::is_temporary_while_reachable,
-        }
-    }
-
-    /// Returns why no request about `name` can reach the store now, if its caller should not wait
-    /// for the connection.
-    fn unreachable(&self, name: &Name) -> Option<Failure> {
-        if !self.limits.fail_fast {
-            return None;
-        }
-        // Without this, a client whose runtime has ended would fail for ever, because no task would
-        // reconnect.
-        self.core.store.keep_up();
-        self.core.store.unreachable(name)
-    }
-
-    /// Returns an error if no request about `name` can reach the store now, and its caller should
-    /// not wait for the connection.
-    fn reachable(&self, name: &Name) -> Result<(), Error> {
-        self.unreachable(name).map_or(Ok(()), |failure| Err(Error::about(name, failure)))
-    }
-
-    /// Returns the current holder of `object`.
-    pub(crate) async fn holder(&self, object: &Object) -> Result<Option<Holder>, Error> {
-        self.ask(&object.name, |store| store.holder(object)).await
-    }
-
-    /// Returns the holder of `object`. If this client publishes client info itself, adds the client
-    /// info of the holder.
-    pub(crate) async fn known_holder(&self, object: &Object) -> Result<Option<Holder>, Error> {
-        let start = self.core.clock.now();
-        let Some(mut holder) = self.holder(object).await? else { return Ok(None) };
-        if self.info.is_some() {
-            let passed = self.core.clock.now().saturating_duration_since(start);
-            let left = self.limits.request.saturating_sub(passed);
-            match timeout(left, self.client_info(&holder.owner)).await {
-                Ok(Ok(info)) => {
-                    let of_this_hold =
-                        |info: ClientInfo| info.only_of(object.name.as_str(), &holder.owner);
-                    holder.client = info.map(of_this_hold).map(Arc::new);
-                }
-                // The holder is returned without its client info.
-                failed => tracing::debug!(target: "leasehold", ?failed,
-                    "client info of the holder not read"),
-            }
-        }
-        Ok(Some(holder))
-    }
-
-    /// Returns the published client info of `owner`.
-    pub(crate) async fn client_info(&self, owner: &Owner) -> Result<Option<ClientInfo>, Error> {
-        let client = client_info::client_of(owner)?;
-        self.ask(&client, |store| client_info::read(store, &client)).await
-    }
-
-    /// Returns how many times `owner` holds `object` now.
-    pub(crate) async fn held_by(&self, object: &Object, owner: &Owner) -> Result<u32, Error> {
-        self.ask(&object.name, |store| store.held_by(object, owner)).await
-    }
-
-    /// Releases `object` by force, whatever its holder. Returns whether it had a holder.
-    pub(crate) async fn force_release(&self, object: &Object) -> Result<bool, Error> {
-        Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        self.reachable(&object.name)?;
-        // The request is not retried, because a second one might release the lock of a later
-        // holder.
-        let freed = within(self.limits.request, self.core.store.force_release(object)).await;
-        freed.map_err(|failure| self.error(&object.name, failure))
-    }
-
-    /// Renews the hold of `claim`. Returns whether its owner still has this hold.
-    pub(crate) async fn renew_hold(&self, claim: Claim) -> Result<bool, Error> {
-        let Claim { object, owner, ttl, share } = claim;
-        let name = object.name.clone();
-        let renewals = [Renewal { object, owner, share, ttl: Some(ttl) }];
-        let outcomes = self.ask(&name, |store| store.renew(&renewals)).await?;
-        match outcomes.as_slice() {
-            [Outcome::Renewed] => Ok(true),
-            [Outcome::NotOurs] => Ok(false),
-            _ => Err(Error::silent(name, "too few replies".into())),
-        }
-    }
-
-    /// Releases the hold of `claim`. Returns whether its owner had this hold.
-    pub(crate) async fn release_hold(&self, claim: &Claim) -> Result<bool, Error> {
-        Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        self.reachable(claim.name())?;
-        // The request is not retried, because a second one would not find the hold that the first
-        // one has released.
-        let release = self.core.store.release(claim, ReleaseMode::HandOver);
-        let released = within(self.limits.request, release).await;
-        let released = released.map_err(|failure| self.error(claim.name(), failure))?;
-        Ok(matches!(released, ReleaseReply::Freed(_)))
-    }
-
-    /// Records that `by` releases the hold of `claim` by force, and then releases it. Returns
-    /// whether its owner had this hold.
-    pub(crate) async fn force_release_hold(&self, claim: &Claim, by: &str) -> Result<bool, Error> {
-        Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        self.reachable(claim.name())?;
-        let forced = ForcedRelease::new(today(), claim.name(), &claim.owner, by);
-        let written = within(self.limits.request, audit::write(&self.core.store, &forced)).await;
-        written.map_err(|failure| self.error(claim.name(), failure))?;
-        self.release_hold(claim).await
-    }
-
-    /// Returns the last releases by force.
-    pub(crate) async fn forced_releases(&self) -> Result<Vec<ForcedRelease>, Error> {
-        let every = Name::new("*")?;
-        self.ask(&every, audit::read).await
-    }
-
-    /// Returns the error for a failed request about `name`. If no reply came, the error names the
-    /// reason, if the store knows it.
-    pub(crate) fn error(&self, name: &Name, failure: Failure) -> Error {
-        let is_silence = matches!(failure, Failure::Unanswered(_));
-        let obstacle = is_silence.then(|| self.core.store.unavailability(name)).flatten();
-        let mut error = Error::about(name, failure);
-        if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
-            && !reason.contains(&obstacle.obstacle())
-        {
-            // The reason explains more than the missing reply.
-            *reason = obstacle.obstacle();
-        }
-        error
-    }
-
     /// Returns the health of client and store, by a separate request.
     pub(crate) async fn health(&self) -> Health {
         let start = Instant::now();
@@ -434,22 +228,20 @@ impl Engine {
             Err(_) => None,
         };
         let obstacle = match &looked {
-            _ if self.core.open.is_closed() => Some(Error::ShutDown.to_string()),
+            _ if self.core.open.is_closed() => Some(LostReason::ShutDown.to_string()),
             Ok(about) => about.obstacle(),
             Err(failure) => Some(failure.to_string()),
         };
         let (commands_up, messages_up) = self.core.store.are_up();
         let holds_in_doubt = self.watchdog.holds().iter().filter(|hold| hold.is_in_doubt()).count();
-        let (health, findings) =
-            (Health::of(looked.unwrap_or_default()), self.core.store.findings());
         Health {
             commands_up,
             messages_up,
             round_trip,
             obstacle,
-            findings,
+            findings: self.core.store.findings(),
             holds_in_doubt,
-            ..health
+            ..Health::of(looked.unwrap_or_default())
         }
     }
 

@@ -150,7 +150,7 @@ impl PendingReleases {
 
     /// Queues one more release of each claim. The background task retries it until the time that
     /// comes with the claim.
-    pub(crate) fn queue_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
+    pub(super) fn queue_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
         let mut list = self.list.lock();
         claims
             .into_iter()
@@ -171,7 +171,7 @@ impl PendingReleases {
     }
 
     /// Waits until no release is pending, except precautions.
-    pub(crate) async fn all_completed(&self) {
+    pub(super) async fn all_completed(&self) {
         loop {
             let completed = self.completed.notified();
             if self.queued() == 0 {
@@ -215,7 +215,7 @@ mod tests {
     /// A release that was queued again during its run is repeated, because the run may have come a
     /// moment too early.
     #[test]
-    fn release_queued_again_meanwhile_is_repeated() {
+    fn release_that_is_queued_again_while_it_runs_is_repeated() {
         let (pending, until) = (PendingReleases::default(), Instant::now() + TTL);
         let claim = Claim::plain(Object::lock("door"), Owner::new("one:1").unwrap(), TTL);
         for _ in 0..3 {

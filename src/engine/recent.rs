@@ -49,7 +49,7 @@ impl RecentReleases {
 
     /// Returns the holds that a server without their release may still have at `now`, and until
     /// when.
-    pub(crate) fn may_be_held(&self, now: Instant) -> Vec<(Claim, Instant)> {
+    pub(super) fn may_be_held(&self, now: Instant) -> Vec<(Claim, Instant)> {
         let list = self.0.lock();
         let Some(newest) = list.back().map(|given| given.at) else { return Vec::new() };
         let lately = list.iter().filter(|given| given.at + RELEASES_KEPT >= newest);

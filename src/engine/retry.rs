@@ -15,12 +15,12 @@ pub(crate) struct Answered<T> {
     /// got the reply.
     pub(crate) unsure: bool,
     /// When the request with the reply was due, if it was not the first request.
-    pub(crate) again_at: Option<Instant>,
+    pub(super) again_at: Option<Instant>,
 }
 
 /// Sends a request until a reply comes, a failure is permanent, or the next retry would come after
 /// `until`.
-pub(crate) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
+pub(super) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     clock: &Clock,
     until: Instant,
     ask: impl Fn() -> A,
@@ -30,7 +30,7 @@ pub(crate) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
 
 /// Sends a request until a reply comes, `retry_if` rejects a failure, or the next retry would come
 /// after `until`.
-pub(crate) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
+pub(super) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
     retry_if: RetryIf,
     clock: &Clock,
     until: Instant,

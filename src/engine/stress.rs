@@ -78,7 +78,7 @@ impl Worker {
 }
 
 #[test]
-fn only_one_holder_at_a_time_and_no_key_is_left() {
+fn contending_tasks_hold_one_at_a_time_and_leave_no_key() {
     const ROUNDS: u32 = 400;
     let store = MemoryStore::new();
     let clients = ["one", "other", "third"].map(|name| Engine::on(&store, name));
@@ -130,7 +130,7 @@ fn shut_down_client_has_no_holds() {
 
 /// After a shutdown, no hold of the client is left, and no task acquires.
 #[test]
-fn shutdown_among_waiters_leaves_no_key() {
+fn shutdown_while_tasks_wait_leaves_no_key() {
     const ROUNDS: u32 = 100;
     let runtime = threads(4);
     for round in 0..ROUNDS {

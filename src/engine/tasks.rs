@@ -21,7 +21,7 @@ impl<F: FnOnce()> OnDrop<F> {
     }
 
     /// Drops the closure without running it.
-    pub(crate) fn cancel(mut self) {
+    pub(super) fn cancel(mut self) {
         self.0 = None;
     }
 }

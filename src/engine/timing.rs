@@ -13,40 +13,40 @@ use crate::store::{
 // Health.
 
 /// A health check returns within this time: a little after the store stops waiting for its servers.
-pub(crate) const HEALTH_ANSWER: Duration = HEALTH_CHECK.saturating_add(Duration::from_millis(50));
+pub(super) const HEALTH_ANSWER: Duration = HEALTH_CHECK.saturating_add(Duration::from_millis(50));
 
 // Waiting.
 
 /// How much later than its timeout `WAIT` may return, because Redis checks this timeout only ten
 /// times a second.
-pub(crate) const LATE_COUNT: Duration = Duration::from_millis(500);
+pub(super) const LATE_COUNT: Duration = Duration::from_millis(500);
 
 /// The longest wait for a message, because a message may be lost.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// The longest wait for a message, if the store removes the entry of a waiter that sends no
 /// requests.
-pub(crate) const LONGEST_SEATED_WAIT: Duration = Duration::from_millis(1_500);
+pub(super) const LONGEST_SEATED_WAIT: Duration = Duration::from_millis(1_500);
 
 /// How long after adding its queue entry a waiter sends its next request; up to a quarter of this
 /// time is added. Until that request, no message reports that another client has acquired the lock.
-pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
+pub(super) const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// The longest wait without a subscription.
-pub(crate) const LONGEST_WAIT_UNNOTIFIED: Duration = Duration::from_millis(250);
+pub(super) const LONGEST_WAIT_UNNOTIFIED: Duration = Duration::from_millis(250);
 
 /// If replies are late, a waiter pauses for this multiple of the delay. Otherwise the waiters of
 /// very many names would delay the renewals of their client, or of all clients of a server. Two
 /// limits bound this pause. All waiters of a client together send at least one request per
 /// `LATE_REST`, so that a few waiters are not slowed. Each waiter sends at least one request per
 /// `LONGEST_LATE_WAIT`.
-pub(crate) const LATE_ANSWERS: u32 = 8;
-pub(crate) const LATE_REST: Duration = Duration::from_micros(400);
-pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
+pub(super) const LATE_ANSWERS: u32 = 8;
+pub(super) const LATE_REST: Duration = Duration::from_micros(400);
+pub(super) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 
 /// After this wait, a waiter without a queue entry reports its wait, and other clients leave free
 /// permits to it for a while.
-pub(crate) const LONG_WAIT_AFTER: Duration = Duration::from_secs(1);
+pub(super) const LONG_WAIT_AFTER: Duration = Duration::from_secs(1);
 
 /// While a multi-lock keeps some members and another member is busy, it checks the holder of the
 /// busy member every `HOLDER_LOOK_RESTS`, at most `HOLDER_LOOKS` times. If the holder has not
@@ -59,91 +59,91 @@ pub(crate) const MEMBER_SILENCE: Duration = Duration::from_millis(500);
 
 /// How many notifications in a row may cause a request without a grant. After that, the waiter
 /// follows at most one notification per [`VAIN_REST`], because messages may be forged.
-pub(crate) const VAIN_QUESTIONS: u32 = 16;
-pub(crate) const VAIN_REST: Duration = Duration::from_millis(1);
+pub(super) const VAIN_QUESTIONS: u32 = 16;
+pub(super) const VAIN_REST: Duration = Duration::from_millis(1);
 
 /// How long a name stays known and subscribed after its last waiter.
-pub(crate) const IDLE_LIFETIME: Duration = Duration::from_secs(2);
+pub(super) const IDLE_LIFETIME: Duration = Duration::from_secs(2);
 
 /// How long a lock counts as contended after a release that found waiters.
-pub(crate) const CONTENDED: Duration = Duration::from_secs(1);
+pub(super) const CONTENDED: Duration = Duration::from_secs(1);
 
 /// After a hold of this length, the release checks for a queue, because the result of the last
 /// check is too old.
-pub(crate) const LONG_HOLD: Duration = Duration::from_millis(50);
+pub(super) const LONG_HOLD: Duration = Duration::from_millis(50);
 
 /// A release cannot see a busy-polling client. So after a long hold without a known waiter, the
 /// client sends no request for a fiftieth of the time of the hold. After short holds, it pauses
 /// only once in 16 times, but 16 times as long. The shortest pause is the resolution of timers.
-pub(crate) const HOLD_BACK_ONE_IN: u32 = 16;
-pub(crate) const SHORTEST_HOLD_BACK: Duration = Duration::from_millis(1);
-pub(crate) const LONGEST_HOLD_BACK: Duration = Duration::from_millis(8);
+pub(super) const HOLD_BACK_ONE_IN: u32 = 16;
+pub(super) const SHORTEST_HOLD_BACK: Duration = Duration::from_millis(1);
+pub(super) const LONGEST_HOLD_BACK: Duration = Duration::from_millis(8);
 
 /// When a hold may no longer be shared, a new task waits until the tasks that share it have left,
 /// for at most `SHARING_PAST`. Then it waits for `SHARING_RESTS`, in which an excluded waiter may
 /// acquire. Without this pause between holds, Redisson's writers would never acquire.
-pub(crate) const SHARING_PAST: Duration = Duration::from_millis(10);
-pub(crate) const SHARING_RESTS: Duration = Duration::from_millis(2);
+pub(super) const SHARING_PAST: Duration = Duration::from_millis(10);
+pub(super) const SHARING_RESTS: Duration = Duration::from_millis(2);
 
 /// If a hold has lasted for this time, and a task of the same client waits for the lock, the next
 /// renewal logs this.
-pub(crate) const OWN_HOLD_LOGGED: Duration = Duration::from_secs(5);
+pub(super) const OWN_HOLD_LOGGED: Duration = Duration::from_secs(5);
 
 /// A task that does not take a hand-off grant within this time loses it to the next task.
-pub(crate) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
+pub(super) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
 
 /// How long the owner of the request slot may do nothing although its request is due. The time
 /// counts from the first check that notices this. After it, the next task in line gets the slot.
-pub(crate) const ASKER_RESTS: Duration = Duration::from_secs(1);
+pub(super) const ASKER_RESTS: Duration = Duration::from_secs(1);
 
 /// How long the owner of the request slot may wait for a reply, which may be late. The time counts
 /// in the same way.
-pub(crate) const ANSWER_RESTS: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_RESTS: Duration = Duration::from_secs(5);
 
 // Holding.
 
 /// A message that a lock is free makes its holder check the hold, but only this long after the
 /// grant or the last check: the message may be about the previous hold, and there may be very many.
-pub(crate) const ECHO: Duration = Duration::from_millis(25);
+pub(super) const ECHO: Duration = Duration::from_millis(25);
 
 /// The longest sleep of the watchdog. Timers stop while the machine is suspended, so after a
 /// suspension the watchdog may be late by this time.
-pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Holds that are due within this time are renewed together with those that are due now.
 pub(crate) const TOGETHER: Duration = Duration::from_millis(250);
 
 /// The shortest pause after a renewal that failed.
-pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
+pub(super) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
 /// The longest pause before a failed check or renewal is retried, because a lease may last for a
 /// century.
-pub(crate) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
+pub(super) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
 
 /// A task that awaits a loss checks at half of the remaining time whether the watchdog still runs,
 /// but not if less than this time remains.
-pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
+pub(super) const END_IS_NEAR: Duration = Duration::from_millis(20);
 
 // Acquiring and releasing.
 
 /// The pauses before a withdrawal is repeated, because the store may grant its request late.
-pub(crate) const LOOK_AGAIN: [Duration; 3] =
+pub(super) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
 
 /// The pause before a rejected release of permits without a lease is sent again.
-pub(crate) const REFUSED_RESTS: Duration = Duration::from_secs(60);
+pub(super) const REFUSED_RESTS: Duration = Duration::from_secs(60);
 
 /// How long completed releases are remembered while later releases complete. During this time, a
 /// primary that is being replaced may confirm a release that the new primary never receives. A
 /// cluster replaces a primary after 15 s, and the other nodes complete more releases meanwhile.
-pub(crate) const RELEASES_KEPT: Duration = Duration::from_secs(30);
+pub(super) const RELEASES_KEPT: Duration = Duration::from_secs(30);
 
 /// The pauses between requests to a store that is unreachable or not ready.
-pub(crate) const BACKOFF: (Duration, Duration) =
+pub(super) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_secs(1));
 
 /// How often a shutdown checks whether all holds are released.
-pub(crate) const RETURN_LOOKS: Duration = Duration::from_millis(5);
+pub(super) const RETURN_LOOKS: Duration = Duration::from_millis(5);
 
 /// How late a timer may be, and by how much the store rounds the rest of a lease down.
 pub(crate) const NEXT_TICK: Duration = Duration::from_millis(1);

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_resource_has_a_newest_token_of_its_own() {
+    fn gate_keeps_the_newest_token_of_each_resource() {
         let gate = Gate::new();
         for (resource, token, passes) in
             [("a", 3, true), ("b", 1, true), ("a", 2, false), ("a", 3, true), ("b", 2, true)]
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn integers_beyond_float_precision_are_distinguished() {
+    fn gate_distinguishes_tokens_beyond_float_precision() {
         let gate = Gate::new();
         gate.pass("a", u64::MAX).unwrap();
         assert_eq!(gate.pass("a", u64::MAX - 1).unwrap_err().newest(), u64::MAX);
     }
 
     #[test]
-    fn newer_write_waits_for_the_older_one_of_its_resource() {
+    fn newer_write_waits_for_an_older_write_to_the_same_resource() {
         let (gate, (done, is_done)) = (Gate::new(), mpsc::channel());
         thread::scope(|scope| {
             let older = gate.write("a", 1, || {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn forgotten_resource_uses_no_memory_and_passes_all() {
+    fn forgotten_resource_uses_no_memory_and_accepts_any_token() {
         let gate = Gate::new();
         gate.pass("a", 2).unwrap();
         gate.forget("a");

@@ -34,7 +34,8 @@ pub use self::gate::Gate;
 /// let gate = leasehold::fence::Gate::new();
 /// gate.pass("orders:42", 2).unwrap();
 /// let late = gate.pass("orders:42", 1).unwrap_err();
-/// let text = "stale write to `orders:42`: token 1 is older than 2, which has written";
+/// let text = "write to `orders:42` rejected: token 1 is older than token 2 of an earlier write; \
+///     stop the work, because its lock is lost";
 /// assert_eq!(late.to_string(), text);
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -93,7 +94,8 @@ impl fmt::Display for Stale {
         let Self { resource, token, newest } = self;
         write!(
             f,
-            "stale write to `{resource}`: token {token} is older than {newest}, which has written"
+            "write to `{resource}` rejected: token {token} is older than token {newest} of an \
+             earlier write; stop the work, because its lock is lost"
         )
     }
 }

@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_keys_share_a_fence() {
+    fn each_data_key_has_a_fence_key_of_its_own() {
         for (key, expected) in [
             ("orders", "leasehold_fence:{orders}"),
             ("{orders}", "leasehold_fence::{orders}"),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn sha1_is_that_of_the_script() {
+    fn fenced_call_returns_the_sha1_of_its_script() {
         let call = Call { source: "return 1".into(), keys: vec![], args: vec![], token: 1 };
         assert_eq!(call.sha1(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
     }
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_of_a_call_hides_the_written_data() {
+    fn debug_output_of_a_fenced_call_hides_the_written_data() {
         let shown = format!("{:?}", set("key", "secret", 7));
         assert_eq!(shown, "Call { resource: \"key\", token: 7, .. }");
     }

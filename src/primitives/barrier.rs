@@ -207,7 +207,8 @@ impl Barrier {
     ) -> Result<Paced<Result<Arrived>>, Failure> {
         let name = || self.name().clone();
         let Some(asked_at) = member.asks() else {
-            let reason = format!("no reply for {RECEIPT_RESTS:?}, and the barrier may have opened");
+            let reason =
+                format!("no reply for {RECEIPT_RESTS:?}; the barrier may have opened meanwhile");
             return Ok(Paced::Now(Err(Error::silent(name(), reason))));
         };
         let arrival = barrier::arrive(store, &member.claim, self.parties, lease).await?;

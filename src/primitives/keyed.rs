@@ -9,7 +9,7 @@ use crate::{
     domain::{Kind, Name, Object, Replicas},
     engine::Engine,
     error::Result,
-    store::in_slot,
+    store::keys::of_entry,
 };
 
 /// Creates the synchronizers of the keys of the map or set `name`, with the settings of the client.
@@ -31,10 +31,8 @@ impl Keyed {
         Self { engine, name, ttl, replicas }
     }
 
-    /// Returns the name of the synchronizer of an encoded key: `{MAP}:HASH:what`, such as
-    /// `{orders}:HASH:lock`.
     fn name_of(&self, key: &[u8], what: &str) -> Result<Name> {
-        Ok(Name::new(format!("{}:{}:{what}", in_slot(&self.name), hash(key)))?)
+        Ok(Name::new(of_entry(&self.name, &hash(key), what))?)
     }
 
     fn object(&self, kind: Kind, key: &[u8], what: &str) -> Result<Object> {

@@ -3,7 +3,7 @@
 use crate::{
     codec::hash::hash128,
     domain::{Name, Notice},
-    store::in_slot,
+    store::keys::topic,
 };
 
 /// The first byte of a message that lists changed entries.
@@ -19,7 +19,7 @@ pub(super) fn invalidation<'a>(name: &Name, keys: impl IntoIterator<Item = &'a [
     let hashes: Vec<_> = keys.into_iter().map(|key| hash128(key).to_be_bytes()).collect();
     let count = u32::try_from(hashes.len()).unwrap_or(u32::MAX).to_be_bytes();
     let message = [&[INVALIDATE], &SENDER[..], &count, hashes.as_flattened()].concat();
-    Notice { channel: format!("{}:topic", in_slot(name)), message }
+    Notice { channel: topic(name), message }
 }
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn invalidation_names_hashes_of_keys() {
+    fn local_cache_invalidation_contains_hashes_of_keys() {
         let notice = invalidation(&Name::new("orders").unwrap(), [&b"test1"[..], b"42"]);
         assert_eq!(notice.channel, "{orders}:topic");
         assert_eq!(notice.message.len(), 1 + 16 + 4 + 2 * 16);

@@ -440,7 +440,8 @@ impl<K> Lock<K> {
     /// the lock.
     ///
     /// Use this method for a hold that has no guard in this process. For example, another process
-    /// has called [`forget`](LockGuard::forget) on its guard.
+    /// has called [`forget`](LockGuard::forget) on its guard. If a read-write lock has other holders,
+    /// a shorter lease takes effect when they have released the lock.
     ///
     /// # Errors
     ///

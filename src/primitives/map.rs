@@ -768,7 +768,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn synchronizers_of_a_key_have_the_names_of_redisson() {
+    async fn lock_names_of_a_map_key_match_redisson() {
         let store = MemoryStore::new();
         let (orders, key) = (orders(&store), "test1".to_owned());
         let names = [

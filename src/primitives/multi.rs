@@ -390,7 +390,9 @@ impl<'a> Gathered<'a> {
 
     fn silent(&self, at: usize) -> Missing {
         let silence = self.silence;
-        let reason = format!("no reply within {silence:?}, while other members were held");
+        let reason = format!(
+            "no reply within {silence:?}; the other locks of the multi-lock were held meanwhile"
+        );
         Missing { at, error: Some(Error::silent(self.members[at].name().clone(), reason)) }
     }
 

@@ -470,7 +470,7 @@ mod tests {
     use crate::{Client, MemoryStore};
 
     #[tokio::test(start_paused = true)]
-    async fn permit_with_a_seen_id_is_not_handed_over() {
+    async fn permit_is_not_handed_off_after_its_id_was_read() {
         for (seen, handed_over) in [(false, 1), (true, 0)] {
             let client = Client::with_store(&MemoryStore::new());
             let permits = client.expirable_semaphore("printers").unwrap();

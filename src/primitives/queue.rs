@@ -334,7 +334,10 @@ impl<T, C: Codec<T>> Queue<T, C> {
     async fn open(&self, held: Held) -> Result<Claim<T>> {
         let name = self.name();
         let Some(element) = held.watch.element().cloned() else {
-            return Err(Error::silent(name.clone(), "a claim without an element".to_owned()));
+            return Err(Error::silent(
+                name.clone(),
+                "the reply has a claim without its element".to_owned(),
+            ));
         };
         let taken_at = element.taken_at;
         let guard = Guard::new(held, OnLoss::default());
@@ -344,11 +347,12 @@ impl<T, C: Codec<T>> Queue<T, C> {
         };
         match end(guard, Ending::Aside { taken_at }).await {
             Ok(Release::Released) => {
-                tracing::warn!(target: "leasehold", queue = %name, %error, "element set aside");
+                tracing::warn!(target: "leasehold", queue = %name, %error, "unreadable queue \
+                                                                            element set aside");
             }
             ended => {
                 tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
-                    "element not set aside: a later claim gets it");
+                    "unreadable queue element not set aside: a later claim gets it");
             }
         }
         Err(error)

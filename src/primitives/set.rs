@@ -171,7 +171,7 @@ impl<T, C: Codec<T>> Set<T, C> {
 
 /// Methods that change elements.
 impl<T, C: Codec<T>> Set<T, C> {
-    /// Adds `element`, and returns whether the set did not contain it before.
+    /// Adds `element`, and returns whether it was new in the set.
     ///
     /// # Errors
     ///

@@ -150,7 +150,7 @@ impl QuorumClient {
 }
 
 fn none() -> Error {
-    Error::Url("a quorum has no server; name three or five".into())
+    Error::Url("the list of servers is empty; list three or five servers".into())
 }
 
 /// A lock that a majority of independent servers grants: see [`QuorumClient`].
@@ -201,7 +201,7 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// The errors of [`Lock::acquire`], if the servers that do not reject the request are no
+    /// The errors of [`Lock::acquire`], if the servers that did not reject the request are no
     /// majority.
     ///
     /// # Cancel safety

@@ -195,9 +195,13 @@ fn lost(mut votes: Vec<Vote>, of: usize) -> Result<VoteFailure> {
     }
     let (voted, need) = (of - errors.len() - young, majority(of));
     if voted < need {
-        let mut reason = format!("{voted} of {of} servers voted, and {need} must grant it");
+        let mut reason =
+            format!("only {voted} of {of} servers voted, but {need} must grant the lock");
         if young > 0 {
-            reason += &format!("; {young} have had data for less than a lease");
+            reason += &format!(
+                "; {young} servers are new or lost their data less than one lease ago, so their \
+                 votes do not count"
+            );
         }
         reason += &errors.first().map(|error| format!("; {error}")).unwrap_or_default();
         failure.silence = Some(reason);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub(crate) use leasehold_link::{HEALTH_CHECK, Subscriber};
 
-pub(crate) use self::redis::{RedisStore, audit, client_info, in_slot, inspect, kinds::*, report};
+pub(crate) use self::redis::{RedisStore, audit, client_info, inspect, keys, kinds::*, report};
 use crate::domain::Object;
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(5);
 /// request may be in the buffer of a server that hangs, or of a partitioned network.
 pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
 
-/// How long the store keeps permits for the longest waiter after its last request.
+/// How long after its last request the store keeps permits for the oldest waiter.
 pub(crate) const LONGEST_WAITER_RESTS: Duration = Duration::from_secs(5);
 
 /// How long readers wait for an earlier writer. For the next period of this length, readers may

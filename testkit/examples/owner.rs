@@ -1,7 +1,7 @@
-//! A process that owns a Redis server, for the tests of the test kit to kill.
+//! A process that owns a Redis server. Tests of the test kit kill it.
 //!
-//! Prints the server's process id and port, then repeats each line of its input. At the input
-//! `pause`, it pauses the server first.
+//! It prints the process id and the port of the server, and then repeats each line of its input.
+//! Before it repeats the line `pause`, it pauses the server.
 
 use std::io::{self, BufRead};
 use std::thread;
@@ -9,8 +9,8 @@ use std::thread;
 use testkit::Redis;
 
 fn main() {
-    // A thread that ends at once, as the thread of a test might. The server must be tied to the
-    // process and not to the thread.
+    // The thread ends at once, as the thread of a test may. The server must live as long as this
+    // process, and not as long as the thread that started it.
     let redis = thread::spawn(Redis::start).join().expect("the server starts");
     println!("{} {}", redis.pid(), redis.port());
     for line in io::stdin().lock().lines() {

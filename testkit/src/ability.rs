@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use crate::program;
 
-/// Fails the test if the server is older than the version `major`, which introduced `what`.
+/// Fails the test if the server is older than version `major`, which introduced `what`.
 ///
-/// `make matrix` counts such a test as not supported, and shows its message.
+/// `make matrix` counts such a test as not supported, and shows the message of the panic.
 ///
 /// # Panics
 ///
@@ -30,11 +30,12 @@ pub(crate) fn lacks(what: &str) -> ! {
     panic!("{NOT_SUPPORTED} `{}`: {what}", program::redis_version())
 }
 
-/// Returns a server with TTLs of hash fields: the chosen one, or one of `make servers`.
+/// Returns the program of a server with TTLs of hash fields: the chosen server, or `redis-8.2` of
+/// `make servers` if none is chosen.
 ///
 /// # Panics
 ///
-/// If there is none.
+/// If the chosen server has no such TTLs, or if `redis-8.2` is missing.
 pub(crate) fn with_field_ttls() -> PathBuf {
     match program::chosen() {
         Some(_) if has_field_ttls(program::redis_version()) => program::redis_server().to_owned(),
@@ -43,13 +44,13 @@ pub(crate) fn with_field_ttls() -> PathBuf {
     }
 }
 
-/// Reads `Redis server v=7.0.15`.
+/// Reads the version from a text such as `Redis server v=7.0.15`.
 fn has_field_ttls(version: &str) -> bool {
     let least = if version.starts_with("Valkey") { (9, 0) } else { (7, 4) };
     program::major_and_minor(version) >= Some(least)
 }
 
-/// The beginning of such a failure, which `make matrix` searches for.
+/// The start of the message of such a failure. `make matrix` searches for it.
 const NOT_SUPPORTED: &str = "not supported by";
 
 #[cfg(test)]

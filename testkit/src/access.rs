@@ -1,7 +1,7 @@
 //! The connection of the test kit itself to a server that it has started.
 //!
-//! It counts its own commands, so that they can be left out where the commands of a test are
-//! counted.
+//! It counts its own commands. If a test counts the commands of the server, the test kit subtracts
+//! its own.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,12 +41,13 @@ impl Access {
         Ok(reply)
     }
 
-    /// Creates a user with exactly these permissions. Returns the URL by which it logs in.
+    /// Creates a user with exactly these permissions. Returns the URL with which a client logs in
+    /// as this user.
     pub(crate) fn user(&self, name: &str, rights: &[&str]) -> io::Result<String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
         assert!(name.chars().all(plain), "`{name}` would have to be escaped in a URL");
         let password = format!(">{USER_PASSWORD}");
-        // Before Redis 7 a reset gives every channel.
+        // Before Redis 7, `reset` permits every channel.
         let nothing = ["ACL", "SETUSER", name, "reset", "resetchannels", "on", &password];
         let reply = self.command(&[&nothing, rights].concat())?;
         assert_eq!(reply, Reply::Text("OK".into()), "the rights {rights:?}");
@@ -65,7 +66,7 @@ impl Access {
         reply.is_ok()
     }
 
-    /// Notes a command that the server counts and the test must not see.
+    /// Counts a command that the server also counts, but that the test must not see.
     pub(crate) fn count(&self, command: &str) {
         *self.own().entry(command.to_lowercase()).or_default() += 1;
     }
@@ -81,7 +82,7 @@ impl Access {
     }
 }
 
-/// The name under which a server counts a command: from version 7 on with the subcommand.
+/// The name under which the server counts a command. From Redis 7 on, it contains the subcommand.
 fn counted_as(words: &[&str]) -> String {
     match words {
         [first @ ("ACL" | "CONFIG"), second, ..] if redis_major() >= 7 => {
@@ -91,5 +92,5 @@ fn counted_as(words: &[&str]) -> String {
     }
 }
 
-/// The password of every user of a test.
+/// The password of every user that a test creates.
 pub(crate) const USER_PASSWORD: &str = "secret";

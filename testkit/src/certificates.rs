@@ -1,4 +1,5 @@
-//! Certificates for servers with TLS: new ones for each, or for several that trust each other.
+//! Certificates for servers with TLS: new ones for each server, or for several servers that trust
+//! each other.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,8 +10,8 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-/// The certificate of an authority, and a certificate and a key each for servers and for one
-/// client: the name of each file, and its content.
+/// The certificate of an authority, and a certificate and key for servers and for one client. Each
+/// file has a name and a content.
 #[derive(Clone)]
 pub(crate) struct Certificates(Vec<(&'static str, String)>);
 
@@ -36,7 +37,7 @@ impl Certificates {
         Self(files)
     }
 
-    /// The same, but the servers use the certificate of the authority.
+    /// New certificates, but servers use the certificate of the authority itself.
     pub(crate) fn self_signed() -> Self {
         let (ca, mut all) = (authority(), Self::new());
         for (name, pem) in &mut all.0 {
@@ -49,7 +50,7 @@ impl Certificates {
         all
     }
 
-    /// The same for servers that also trust the authority of these certificates.
+    /// Adds the authority of `others` to those that servers trust.
     pub(crate) fn trusting(mut self, others: &Self) -> Self {
         let ca = others.0.iter().find(|(name, _)| *name == CA_CERT);
         let (_, ca) = ca.expect("there is one");
@@ -69,7 +70,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    // Two authorities with one name would be confused, which looks like a bad signature.
+    // If two authorities had one name, clients would confuse them and report a bad signature.
     let number = AUTHORITIES.fetch_add(1, Ordering::Relaxed);
     let name = format!("testkit CA {} of {}", number, std::process::id());
     params.distinguished_name.push(DnType::CommonName, name);
@@ -93,7 +94,7 @@ fn new_key() -> KeyPair {
 static AUTHORITIES: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) const CA_CERT: &str = "ca.pem";
-/// The authorities that a server trusts.
+/// The file with the authorities that a server trusts.
 pub(crate) const TRUSTED: &str = "trusted.pem";
 pub(crate) const CLIENT_CERT: &str = "client.pem";
 pub(crate) const CLIENT_KEY: &str = "client.key";

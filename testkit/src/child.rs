@@ -1,10 +1,9 @@
 //! Child processes that never outlive this process.
 //!
 //! A test process can be killed before it cleans up. Then the kernel kills its children, because
-//! `setpriv --pdeathsig` requested it. The kernel also does so when the **thread** that started
-//! them ends, and tests run in short-lived threads. So one thread that never ends starts all
+//! `setpriv --pdeathsig` requested it. The kernel also kills a child when the **thread** that
+//! started it ends, and tests run in short-lived threads. So one thread that never ends starts all
 //! children.
-//! threads: so one thread that never ends starts all children.
 
 use std::io;
 use std::path::Path;
@@ -28,7 +27,7 @@ pub(crate) fn tied(program: &Path) -> Command {
     command
 }
 
-/// A child process that is killed when this is dropped, and when this process dies.
+/// A child process that is killed when this value is dropped, and when this process dies.
 #[derive(Debug)]
 pub(crate) struct Tethered {
     pid: Pid,
@@ -50,12 +49,12 @@ impl Tethered {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// The child itself, to take its pipes from.
+    /// The child itself, from which a caller can take the pipes.
     pub(crate) fn child(&self) -> MutexGuard<'_, Child> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the process ended, if it has.
+    /// The exit status, if the process has ended.
     pub(crate) fn ended(&self) -> Option<ExitStatus> {
         self.child().try_wait().expect("our own child can be waited for")
     }
@@ -73,12 +72,12 @@ impl Tethered {
         self.paused.store(false, Ordering::SeqCst);
     }
 
-    /// Returns whether it is paused.
+    /// Returns whether the process is paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::SeqCst)
     }
 
-    /// Sends TERM to the process, and returns when it has ended.
+    /// Sends QUIT to the process, and returns when it has ended.
     pub(crate) fn quit(&self) {
         self.signal(Signal::QUIT);
         self.wait();
@@ -95,17 +94,17 @@ impl Tethered {
         if let Some(status) = self.ended() {
             return status;
         }
-        // Waits without the lock, so that another thread may kill the process.
+        // The lock is not held during the wait, so that another thread may kill the process.
         self.wait_for(WaitIdOptions::EXITED);
         self.child().wait().expect("our own child can be waited for")
     }
 
-    /// Waits for a change of state, and leaves it for others to see.
+    /// Waits for a change of state, without consuming it, so that other callers see it as well.
     fn wait_for(&self, change: WaitIdOptions) {
         loop {
             match waitid(WaitId::Pid(self.pid), change | WaitIdOptions::NOWAIT) {
                 Err(rustix::io::Errno::INTR) => {}
-                // The child has already ended, and was awaited.
+                // The child has ended, and another caller has waited for it.
                 Ok(_) | Err(_) => return,
             }
         }
@@ -113,7 +112,7 @@ impl Tethered {
 
     fn signal(&self, signal: Signal) {
         let mut child = self.child();
-        // After it was awaited, its id may belong to another process.
+        // After a caller has waited for the child, its id may belong to another process.
         if child.try_wait().expect("our own child can be waited for").is_none() {
             kill_process(self.pid, signal).expect("our own child can be signalled");
         }
@@ -141,7 +140,7 @@ static STARTER: LazyLock<Sender<Job>> = LazyLock::new(|| {
     let (jobs, work) = channel::<Job>();
     thread::spawn(move || {
         for mut job in work {
-            // There is no receiver if the test was aborted.
+            // If the test was aborted, nothing receives the answer.
             drop(job.answer.send(job.command.spawn()));
         }
     });

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Waits until `check` returns true, calling it every few milliseconds.
+/// Calls `check` every few milliseconds until it returns true.
 ///
 /// # Panics
 ///
@@ -17,8 +17,8 @@ pub fn eventually(what: &str, limit: Duration, mut check: impl FnMut() -> bool) 
     }
 }
 
-/// Waits until `check` returns true, and repeats the request from time to time, because the other
-/// side may give up.
+/// Waits until `check` returns true, as [`eventually`] does. Meanwhile it repeats `request` from
+/// time to time, because the other side may give up.
 ///
 /// # Panics
 ///
@@ -41,7 +41,7 @@ pub(crate) fn eventually_with_requests(
     });
 }
 
-/// The only place of this crate that reads a clock.
+/// No other function of this crate reads a clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "real servers take real time; no test can pause their clock"

@@ -7,11 +7,11 @@ use crate::links::Links;
 use crate::options::Options;
 use crate::server::Redis;
 
-/// Starts a server of each of these names.
+/// Starts one server for each name, all at the same time.
 ///
 /// # Panics
 ///
-/// If one does not start.
+/// If a server does not start.
 pub(crate) fn start_all(names: &[String], options: &Options, links: Option<&Links>) -> Vec<Redis> {
     thread::scope(|scope| {
         let starting = names.iter().map(|name| scope.spawn(move || start(name, options, links)));
@@ -29,8 +29,8 @@ fn start(name: &str, options: &Options, links: Option<&Links>) -> Redis {
     started
 }
 
-/// The port under which other servers and clients find this one: its TLS port, its plain port, or
-/// the port of the link to it.
+/// The port at which other servers and clients find this server: the port of its link, its TLS
+/// port, or its plain port.
 pub(crate) fn announced_port(server: &Redis, name: &str, links: Option<&Links>) -> u16 {
     let own = server.ports().for_others();
     links.map_or(own, |links| links.door(name, own))

@@ -1,12 +1,12 @@
 //! The network between the servers of a deployment and their clients. Its links can be cut.
 //!
-//! Every node has doors: proxies in front of its ports. It announces the ports of its doors instead
-//! of its own, so clients and other nodes come through a door. Each node connects from its own
-//! address, by which a door recognises it. A connection from 127.0.0.1 is that of a client.
+//! Every node has doors: proxies in front of its ports. A node announces the ports of its doors
+//! instead of its own, so clients and other nodes connect through a door. Each node has its own
+//! source address, by which a door recognises it. A connection from 127.0.0.1 is that of a client.
 //!
 //! The commands of a test itself go to the servers' own ports, without a link.
 //!
-//! The lock guards the list of nodes and clients. Proxies take their own lock below it.
+//! The lock guards the list of nodes and clients. While it is held, a proxy may take its own lock.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -19,8 +19,8 @@ use crate::proxy::{Block, Proxy};
 /// ends.
 ///
 /// A link has both directions: if it is cut, no connection between its ends works, whichever end
-/// opens it. A process that is not a node belongs to the
-/// [`CLIENTS`](Self::CLIENTS), unless it was made a [client](Self::client) of its own.
+/// opens it. A process that is not a node belongs to the [`CLIENTS`](Self::CLIENTS), unless
+/// [`client`](Self::client) has made it a client of its own.
 ///
 /// # Examples
 ///
@@ -29,7 +29,7 @@ use crate::proxy::{Block, Proxy};
 ///
 /// let redis = Sentinels::options().links().start();
 /// redis.links().black_hole(Links::CLIENTS, "redis-0");
-/// // Clients hear nothing of the first server, while the Sentinels find it well.
+/// // Clients receive no reply of the first server, but the Sentinels find it healthy.
 /// redis.links().heal(Links::CLIENTS, "redis-0");
 /// ```
 #[derive(Debug, Default)]
@@ -40,45 +40,45 @@ pub struct Links {
 #[derive(Debug, Default)]
 struct Parties {
     nodes: BTreeMap<String, Node>,
-    /// The doors for one client only, by the names of the client and the node.
+    /// The doors that only one client uses, by the names of the client and of the node.
     own_doors: BTreeMap<(String, String), Vec<Proxy>>,
 }
 
 #[derive(Debug)]
 struct Node {
-    /// The address of its connections.
+    /// The source address of the node's connections.
     source: Ipv4Addr,
-    /// Its doors, one in front of each port.
+    /// The doors of the node, by the port behind each door.
     doors: BTreeMap<u16, Proxy>,
 }
 
 impl Links {
-    /// The name of all clients together.
+    /// The name that stands for all clients.
     pub const CLIENTS: &'static str = "clients";
 
-    /// Closes all connections between these two, and each new one at once, until the link is
-    /// [healed](Self::heal).
+    /// Closes all connections between `one` and `other`, and each new one at once, until the link
+    /// is [healed](Self::heal).
     ///
     /// # Panics
     ///
-    /// If no node or client has this name.
+    /// If no node or client has one of these names.
     #[track_caller]
     pub fn cut(&self, one: &str, other: &str) {
         self.block(one, other, Some(Block::Refused));
     }
 
-    /// Blocks all bytes between these two until the link is [healed](Self::heal), as when packets
-    /// vanish. Connections stay open, and new ones seem to open.
+    /// Blocks all bytes between `one` and `other` until the link is [healed](Self::heal), as if
+    /// packets vanished. Connections stay open, and new ones seem to open.
     ///
     /// # Panics
     ///
-    /// If no node or client has this name.
+    /// If no node or client has one of these names.
     #[track_caller]
     pub fn black_hole(&self, one: &str, other: &str) {
         self.block(one, other, Some(Block::Silent));
     }
 
-    /// Blocks all bytes between the members of the two sides.
+    /// Blocks all bytes between each member of `side` and each member of `other`.
     ///
     /// # Panics
     ///
@@ -90,11 +90,12 @@ impl Links {
         }
     }
 
-    /// Restores the link between these two. Data that was sent into a black hole arrives now.
+    /// Restores the link between `one` and `other`. Data that was sent into a black hole arrives
+    /// now.
     ///
     /// # Panics
     ///
-    /// If no node or client has this name.
+    /// If no node or client has one of these names.
     #[track_caller]
     pub fn heal(&self, one: &str, other: &str) {
         self.block(one, other, None);
@@ -116,11 +117,11 @@ impl Links {
         self.parties().nodes.keys().cloned().collect()
     }
 
-    /// Creates a client of this name, with separate links to the current nodes. It can be cut off
-    /// from a node that other clients reach.
+    /// Creates a client `name` with separate links to the current nodes. It can be cut off from a
+    /// node that other clients reach.
     ///
-    /// Returns, for each port that a node announces, the port that this client must use instead. It
-    /// is for a client's address translation.
+    /// Returns a map of ports: for each port that a node announces, the port that this client must
+    /// use instead. The test gives this map to the address translation of the client.
     ///
     /// # Panics
     ///
@@ -146,7 +147,7 @@ impl Links {
     pub(crate) fn add(&self, name: &str) -> Ipv4Addr {
         let nodes = &mut self.parties().nodes;
         let number = u8::try_from(nodes.len() + 1).expect("there are not that many nodes");
-        // None of these is the address of clients.
+        // These addresses differ from 127.0.0.1, the address of clients.
         let source = Ipv4Addr::new(127, 0, 1, number);
         nodes.insert(name.to_owned(), Node { source, doors: BTreeMap::new() });
         source
@@ -199,5 +200,5 @@ impl Parties {
     }
 }
 
-/// The address of every process that is not a node.
+/// The source address of every process that is not a node.
 const CLIENT: Ipv4Addr = Ipv4Addr::LOCALHOST;

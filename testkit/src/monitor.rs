@@ -1,4 +1,4 @@
-//! Every command that a server executes, as MONITOR reports it.
+//! Every command that a server executes, as `MONITOR` reports it.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -9,10 +9,10 @@ use std::thread;
 use crate::access::Access;
 use crate::wire::{Connection, PATIENCE};
 
-/// A watch on all commands of a server, until it is dropped.
+/// Records all commands of a server until it is dropped.
 ///
-/// A line looks like `1700000000.000000 [0 127.0.0.1:50000] "GET" "key"`, with
-/// `lua` for the address of a command inside a script.
+/// A line looks like `1700000000.000000 [0 127.0.0.1:50000] "GET" "key"`. A command inside a script
+/// has `lua` instead of an address.
 #[derive(Debug)]
 pub struct Monitor {
     access: Access,
@@ -38,8 +38,8 @@ impl Monitor {
     /// The commands executed so far.
     ///
     /// Returns **all** commands that were executed before this call. If the server is stopped or
-    /// paused, returns those that have arrived. The commands of the test kit are omitted, and so is
-    /// each `AUTH`.
+    /// paused, returns the commands that it has reported. Commands of the test kit are omitted, and
+    /// so is each `AUTH`.
     pub fn lines(&self) -> Vec<String> {
         let marker = next_marker();
         if self.access.command(&["ECHO", &marker]).is_ok() {
@@ -48,7 +48,7 @@ impl Monitor {
         self.seen.state().lines.iter().filter(|line| !is_own(line)).cloned().collect()
     }
 
-    /// Ends the watch and returns all lines.
+    /// Stops recording and returns all lines.
     pub fn stop(self) -> Vec<String> {
         self.lines()
     }
@@ -56,7 +56,7 @@ impl Monitor {
 
 impl Drop for Monitor {
     fn drop(&mut self) {
-        // The server may have closed it already.
+        // This fails if the server has already closed the connection.
         self.stream.shutdown(Shutdown::Both).ok();
     }
 }
@@ -101,12 +101,12 @@ fn next_line(connection: &mut Connection) -> io::Result<String> {
     Ok(connection.next_reply()?.text().to_owned())
 }
 
-/// Whether a line belongs to the test kit and not to the test.
+/// Whether a command was sent by the test kit, and not by the test.
 fn is_own(line: &str) -> bool {
     [MARKER, r#"] "AUTH" "#, r#"] "INFO" "commandstats""#].iter().any(|own| line.contains(own))
 }
 
-/// A word that tells how far the server has come.
+/// A unique word. When `MONITOR` reports it, all commands before it have been reported.
 fn next_marker() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     // The closing bracket keeps `1` from being found in `10`.

@@ -33,7 +33,7 @@ pub struct Options {
     pub(crate) password: Option<String>,
     pub(crate) persistent: bool,
     pub(crate) plain_among_servers: bool,
-    /// Default: the one that all tests use.
+    /// The program of the server. Default: the one that all tests use.
     pub(crate) program: Option<PathBuf>,
     pub(crate) replicates_as: Option<String>,
     pub(crate) source: Option<Ipv4Addr>,
@@ -42,14 +42,14 @@ pub struct Options {
     pub(crate) users: Vec<(String, Vec<String>)>,
 }
 
-/// The role of a server among others.
+/// The role of a server among other servers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Kind {
     /// A single server.
     #[default]
     Alone,
-    /// One of several servers. It keeps the state that `CONFIG REWRITE` writes and trusts the same
-    /// authorities. It uses TLS to the others if it uses TLS.
+    /// One of several servers. It has a file to which `CONFIG REWRITE` writes, and trusts the same
+    /// authorities as the others. If it uses TLS, it also uses TLS to the others.
     Member,
     /// A node of a cluster, with this `cluster-node-timeout` in milliseconds.
     Node(u128),
@@ -77,20 +77,20 @@ impl Options {
         self
     }
 
-    /// Makes the server speak TLS on a second port, with a certificate for
-    /// `localhost` and `127.0.0.1`.
+    /// Makes the server use TLS on a second port, with a certificate for `localhost` and
+    /// `127.0.0.1`.
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Like [`tls`](Self::tls), but the server shows the certificate of its authority.
+    /// Like [`tls`](Self::tls), but the server presents the certificate of its authority.
     pub fn tls_with_self_signed_certificate(mut self) -> Self {
         self.certificates = Some(Arc::new(Certificates::self_signed()));
         self.tls()
     }
 
-    /// Like [`tls`](Self::tls), and clients must show a certificate, too.
+    /// Like [`tls`](Self::tls), and clients must present a certificate, too.
     pub fn tls_with_client_auth(mut self) -> Self {
         self.client_auth = true;
         self.tls()
@@ -102,16 +102,16 @@ impl Options {
         self
     }
 
-    /// Gives the server a user with these permissions, each a rule of `ACL SETUSER`, with the
-    /// password `secret`. Unlike a user that is [created later](crate::Redis::user) it outlives a
-    /// restart.
+    /// Gives the server a user with these permissions and the password `secret`. Each permission is
+    /// a rule of `ACL SETUSER`. The user still exists after a restart, unlike a user that is
+    /// [created later](crate::Redis::user).
     pub fn user(mut self, name: &str, rights: &[&str]) -> Self {
         self.users.push((name.into(), rights.iter().map(|&right| right.into()).collect()));
         self
     }
 
-    /// Makes servers of one deployment log in to each other as this
-    /// [user](Self::user). Default: with the password, if there is one.
+    /// Makes the servers of one deployment log in to each other as this [user](Self::user).
+    /// Default: they use the password, if there is one.
     pub fn replicates_as(mut self, user: &str) -> Self {
         self.replicates_as = Some(user.into());
         self
@@ -123,13 +123,13 @@ impl Options {
         self
     }
 
-    /// These settings for a server that is one of several.
+    /// Makes the server one of several.
     pub(crate) fn of_kind(mut self, kind: Kind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// Creates certificates now, so that all servers with these settings share them.
+    /// Creates the certificates now, so that all servers with these settings share them.
     pub(crate) fn with_shared_certificates(mut self) -> Self {
         self.certificates = Some(Arc::new(Certificates::new()));
         self
@@ -148,19 +148,19 @@ impl Options {
         self.tls && self.kind != Kind::Alone && !self.plain_among_servers
     }
 
-    /// Ports that are free at the moment, as many as these settings need.
+    /// Returns as many ports as these settings need. All of them are free at the moment.
     pub(crate) fn free_ports(&self) -> Ports {
         let plain = free_port();
         let tls = self.tls.then(free_port);
         let bus = matches!(self.kind, Kind::Node(_)).then(|| match program::redis_major() {
-            // Older servers have no such setting.
+            // Before Redis 7, the port of the cluster bus cannot be set.
             ..7 => tls.unwrap_or(plain) + 10_000,
             7.. => free_port(),
         });
         Ports { plain, tls, bus }
     }
 
-    /// Writes the files that a server with these settings reads in `dir`.
+    /// Writes the files into `dir` that a server with these settings reads.
     pub(crate) fn prepare(&self, dir: &Path) {
         if self.tls {
             let own = || Arc::new(Certificates::new());
@@ -175,7 +175,7 @@ impl Options {
         }
     }
 
-    /// The file of users. It replaces all settings of the default user.
+    /// The content of the file of users. It replaces all settings of the default user.
     fn acl(&self) -> String {
         let password =
             self.password.as_ref().map_or_else(|| "nopass".into(), |it| format!(">{it}"));
@@ -189,7 +189,7 @@ impl Options {
 
     /// The command line of a server in `dir`.
     ///
-    /// The test's own settings come last, so that they win.
+    /// The settings of the test come last, and so override the others.
     pub(crate) fn command_line(&self, dir: &Path, ports: Ports) -> Vec<OsString> {
         let mut line = Line(Vec::new());
         self.push_kind(&mut line, dir, ports);
@@ -198,7 +198,7 @@ impl Options {
         line.push("--dir", dir);
         line.push("--daemonize", "no");
         line.push("--loglevel", "notice");
-        // Older servers allow DEBUG always and do not know the setting.
+        // Before Redis 7, `DEBUG` is always allowed, and this setting does not exist.
         if program::redis_major() >= 7 {
             line.push("--enable-debug-command", "yes");
         }
@@ -215,7 +215,7 @@ impl Options {
         line.0
     }
 
-    /// Makes it one of several servers. The option of the file must come first.
+    /// Makes the server one of several. The option with the configuration file must come first.
     fn push_kind(&self, line: &mut Line, dir: &Path, ports: Ports) {
         if self.kind == Kind::Alone {
             return;
@@ -233,7 +233,7 @@ impl Options {
             }
             Kind::Sentinel => return line.0.push("--sentinel".into()),
         }
-        // By default a master waits for more replicas before it sends its data.
+        // By default, a master waits for more replicas before it sends its data.
         line.push("--repl-diskless-sync-delay", "0");
         let (user, password) = self.login();
         if let Some(user) = user {
@@ -250,7 +250,8 @@ impl Options {
                 line.push("--bind-source-addr", source);
                 line.push("--bind", "127.0.0.1");
             }
-            // Older servers connect from the first address on which they listen.
+            // Before this setting existed, a server used the first address on which it listens for
+            // its own connections.
             Some(source) => line.0.extend(["--bind".into(), source.into(), "127.0.0.1".into()]),
             None => line.push("--bind", "127.0.0.1"),
         }
@@ -261,7 +262,7 @@ impl Options {
         line.push("--appendonly", if self.persistent { "yes" } else { "no" });
         line.push("--appendfsync", "always");
         if !self.persistent {
-            // The data that a primary sent is deleted as well.
+            // Also deletes the file with the data that a primary has sent.
             line.push("--rdb-del-sync-files", "yes");
         }
     }
@@ -322,7 +323,7 @@ fn write(dir: &Path, name: &str, text: &str) {
     fs::write(dir.join(name), text).expect("the server's directory is ours to write");
 }
 
-/// The file that a server rewrites with its settings.
+/// The file to which a server writes its settings.
 const CONFIG: &str = "redis.conf";
 /// The name of the unix socket in the server's directory.
 pub(crate) const SOCKET: &str = "redis.sock";

@@ -1,31 +1,31 @@
 //! Ports for servers that may be stopped and started again.
 //!
-//! They are below the range that the kernel uses for outgoing connections. Otherwise an outgoing
-//! connection could take the port of a stopped server, or a client that retries could connect to
-//! itself.
+//! The ports are below the range that the kernel uses for outgoing connections. Otherwise an
+//! outgoing connection could take the port of a stopped server, or a client that retries could
+//! connect to itself.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Returns a port that no process listens on at the moment.
+/// Returns a port on which no process listens at the moment.
 ///
-/// No port is returned twice until all have been, so a server that is stopped does not lose its
-/// port to another one of this process. Another process may be quicker. So the caller must retry
-/// with another port if the bind fails.
+/// It returns every port once before it returns a port again. So a stopped server does not lose its
+/// port to another one of this process. Another process may take the port first. If the bind fails,
+/// the caller must retry with another port.
 pub(crate) fn free_port() -> u16 {
     bind_free_port().local_addr().expect("a bound socket has an address").port()
 }
 
-/// Listens on a port that was free.
+/// Listens on a free port.
 pub(crate) fn bind_free_port() -> TcpListener {
     (0..COUNT)
         .find_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, next())).ok())
         .unwrap_or_else(|| panic!("no free port from {FIRST} on"))
 }
 
-/// Goes through all ports, from a start that differs between processes.
+/// Returns one port after another, from a start that differs between processes.
 fn next() -> u16 {
     FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT
 }
@@ -34,5 +34,5 @@ static NEXT: LazyLock<AtomicU16> =
     LazyLock::new(|| AtomicU16::new(RandomState::new().hash_one(0) as u16));
 
 const FIRST: u16 = 16_384;
-/// A power of two, so that the counter's overflow does not skip any.
+/// A power of two, so that no port is skipped when the counter overflows.
 const COUNT: u16 = 16_384;

@@ -1,7 +1,7 @@
 //! A PostgreSQL server of a test, for data outside of Redis.
 //!
-//! It only listens on a socket in its own folder, so tests may run side by side. Statements are
-//! sent by `psql`, which comes with it.
+//! It listens only on a socket in its own folder, so tests may run at the same time. `psql`, which
+//! is part of PostgreSQL, sends the statements.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -47,7 +47,7 @@ impl Postgres {
         let mut command = server("postgres", dir.path());
         command
             .args(["-D", "data", "-c", "listen_addresses=", "-c", "fsync=off"])
-            // No shared memory that would outlive it.
+            // Shared memory of another kind would remain after a kill.
             .args(["-c", "dynamic_shared_memory_type=mmap", "-c"])
             .arg(format!("unix_socket_directories={}", dir.path().display()))
             .stdin(Stdio::null())
@@ -58,7 +58,7 @@ impl Postgres {
         postgres
     }
 
-    /// Its URL, for a client that connects by the socket.
+    /// The URL of the server, for a client that connects by the socket.
     ///
     /// # Examples
     ///
@@ -85,11 +85,11 @@ impl Postgres {
         text_out.trim_end().lines().last().unwrap_or_default().to_owned()
     }
 
-    /// A connection that stays open, with its transaction.
+    /// Opens a connection that keeps its transaction.
     ///
     /// # Panics
     ///
-    /// If psql does not start.
+    /// If `psql` does not start.
     pub fn session(&self) -> Session {
         let mut command = tied(&program::postgres("psql"));
         command.args(self.words()).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -104,7 +104,7 @@ impl Postgres {
         command
     }
 
-    /// Without the user's settings, with rows only, and with an end at the first error.
+    /// Makes `psql` ignore the user's settings, print only rows, and stop at the first error.
     fn words(&self) -> Vec<String> {
         let dir = self.dir.path().display();
         let words = format!("-X -A -t -v ON_ERROR_STOP=1 -U {SUPERUSER} -d postgres -h");
@@ -125,12 +125,12 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // If it were killed, it would leave shared memory behind.
+        // A killed server would leave shared memory behind.
         self.process.quit();
     }
 }
 
-/// A connection that stays open. It is cut when this value is dropped.
+/// A connection that stays open. Dropping this value closes it.
 ///
 /// # Examples
 ///
@@ -161,7 +161,7 @@ impl Session {
     }
 }
 
-/// Creates the files of a server with one user without a password.
+/// Creates the files of a server that has one user without a password.
 fn make_cluster(dir: &Path) {
     let mut command = server("initdb", dir);
     command.args(["-D", "data", "-U", SUPERUSER, "--auth=trust", "--no-sync", "--no-locale"]);
@@ -169,7 +169,7 @@ fn make_cluster(dir: &Path) {
     assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// A program of the server. It does not run as root.
+/// Returns a program of the server, which must not run as root.
 fn server(name: &str, dir: &Path) -> Command {
     let program = program::postgres(name);
     let mut command = match is_root() {
@@ -187,7 +187,7 @@ fn server(name: &str, dir: &Path) -> Command {
     command
 }
 
-/// Gives a folder of root to the user of the server.
+/// If the tests run as root, gives a folder to the user of the server.
 fn give_away(dir: &Path) {
     if is_root() {
         let given = Command::new("chown").arg(OWNER).arg(dir).status().expect("chown runs");
@@ -199,10 +199,10 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The user of the server if the tests run as root.
+/// The user that runs the server if the tests run as root.
 const OWNER: &str = "postgres";
 const SUPERUSER: &str = "test";
 const LOG: &str = "log";
 
-/// The longest time until a server has started.
+/// The longest time in which a server may start.
 const START: Duration = Duration::from_secs(30);

@@ -1,7 +1,7 @@
 //! Processes that a test can kill.
 //!
-//! A thread or a task cannot die without any cleanup. So a holder that dies is an example of the
-//! workspace, in a separate process.
+//! A thread or a task cannot die without any cleanup. A holder that dies is therefore a process of
+//! its own, which runs an example of the workspace.
 
 use std::env;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use crate::clock::clock;
 
 /// An example of the workspace, in a separate process.
 ///
-/// It is killed when this value is dropped, and when the test is killed.
+/// The process is killed when this value is dropped, and when the test is killed.
 ///
 /// # Examples
 ///
@@ -42,18 +42,18 @@ impl Helper {
     ///
     /// # Panics
     ///
-    /// If it was not built. `cargo test` builds it, `cargo test --test name` does not.
+    /// If the example was not built. `cargo test` builds it, `cargo test --test name` does not.
     pub fn example(name: &str, args: &[&str]) -> Self {
         let mut command = tied(&path_of_example(name));
         command.env_remove("REDIS_URL");
         Self::start(name, command, args)
     }
 
-    /// Starts such an example with `REDIS_URL` in its environment.
+    /// Starts an example as [`example`](Self::example) does, with `REDIS_URL` in its environment.
     ///
     /// # Panics
     ///
-    /// As [`example`](Self::example).
+    /// As [`example`](Self::example) does.
     pub fn example_on(url: &str, name: &str, args: &[&str]) -> Self {
         let mut command = tied(&path_of_example(name));
         command.env("REDIS_URL", url);
@@ -74,8 +74,7 @@ impl Helper {
         self.process.pid()
     }
 
-    /// Waits for a line of output that `is_it` recognises, and drops the ones
-    /// before it.
+    /// Waits for a line of output for which `is_it` returns true. Drops the lines before it.
     ///
     /// # Panics
     ///
@@ -98,17 +97,17 @@ impl Helper {
     ///
     /// # Panics
     ///
-    /// If none comes within `limit`.
+    /// If no line comes within `limit`.
     #[track_caller]
     pub fn next_line(&self, limit: Duration) -> String {
         self.wait_for_line(|_| true, limit)
     }
 
-    /// Waits until it closes its output, and returns the lines of it.
+    /// Waits until the process closes its output, and returns all remaining lines.
     ///
     /// # Panics
     ///
-    /// If it does not within `limit`.
+    /// If the process does not close its output within `limit`.
     #[track_caller]
     pub fn lines(&self, limit: Duration) -> Vec<String> {
         let (started, mut lines) = (clock(), Vec::new());
@@ -121,11 +120,11 @@ impl Helper {
         }
     }
 
-    /// Sends a line to its standard input.
+    /// Sends a line to the standard input of the process.
     ///
     /// # Panics
     ///
-    /// If it does not read any more.
+    /// If the process no longer reads its input.
     #[track_caller]
     pub fn send_line(&self, line: &str) {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,22 +132,22 @@ impl Helper {
         writeln!(input, "{line}").and_then(|()| input.flush()).expect("it reads its input");
     }
 
-    /// Kills it, paused or not, and waits until it has ended.
+    /// Kills the process, paused or not, and waits until it has ended.
     pub fn kill(&self) {
         self.process.kill();
     }
 
-    /// Pauses it, and returns when it is stopped.
+    /// Pauses the process, and returns when it is paused.
     pub fn pause(&self) {
         self.process.pause();
     }
 
-    /// Lets it continue after a pause.
+    /// Lets a paused process continue.
     pub fn resume(&self) {
         self.process.resume();
     }
 
-    /// Closes its standard input and waits until it ends.
+    /// Closes the standard input of the process, and waits until it ends.
     pub fn wait(&self) -> ExitStatus {
         self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.process.wait()
@@ -163,12 +162,12 @@ impl Helper {
     }
 }
 
-/// Reads lines in a thread, so that one can be waited for with a limit.
+/// Reads lines in a thread, so that a caller can wait for a line with a limit.
 fn lines_of(output: ChildStdout) -> Receiver<String> {
     let (send, receive) = channel();
     thread::spawn(move || {
         let lines = BufReader::new(output).lines();
-        // It keeps reading without a receiver, so that the process can write.
+        // Without a receiver, the thread still reads, so that the process can write.
         lines.map_while(Result::ok).for_each(|line| drop(send.send(line)));
     });
     receive
@@ -185,7 +184,7 @@ fn path_of_example(name: &str) -> PathBuf {
     path
 }
 
-/// The directory of the profile. Tests run in its `deps`, examples in its `examples`.
+/// The directory of the build profile. Tests are in its `deps`, examples in its `examples`.
 fn parent_of(test: &Path) -> &Path {
     let dir = test.parent().expect("a program is in a directory");
     match dir.file_name().and_then(OsStr::to_str) {
@@ -207,7 +206,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "cargo build --examples")]
-    fn missing_example_names_its_build_command() {
+    fn error_for_a_missing_example_names_its_build_command() {
         Helper::example("no-such-example", &[]);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 ///
 /// # Panics
 ///
-/// If it is missing. Tests that need Redis fail without it; they never skip.
+/// If the server is missing. Tests that need Redis then fail; they are never skipped.
 pub(crate) fn redis_server() -> &'static Path {
     static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| match chosen() {
         Some(chosen) => find(&chosen).ok_or_else(|| chosen_is_missing(&chosen)),
@@ -19,7 +19,7 @@ pub(crate) fn redis_server() -> &'static Path {
     FOUND.as_deref().unwrap_or_else(|missing| panic!("{missing}"))
 }
 
-/// The server that `make matrix` chose.
+/// The server that `$LEASEHOLD_SERVER` names, as `make matrix` does.
 pub(crate) fn chosen() -> Option<String> {
     env::var(CHOICE).ok()
 }
@@ -28,7 +28,7 @@ pub(crate) fn chosen() -> Option<String> {
 ///
 /// # Panics
 ///
-/// If it is missing. Tests that need it fail without it; they never skip.
+/// If the server is missing. Tests that need it then fail; they are never skipped.
 pub(crate) fn of_make_servers(name: &str) -> PathBuf {
     let servers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/servers");
     let program = servers.join(name).join("bin/redis-server");
@@ -40,11 +40,12 @@ fn chosen_is_missing(chosen: &str) -> String {
     format!("{CHOICE} is `{chosen}`, which is missing: `make servers` gets those in target/servers")
 }
 
-/// A program of the PostgreSQL server: in `$POSTGRES_BIN`, where Debian puts them, or in `$PATH`.
+/// A program of the PostgreSQL server. It is in `$POSTGRES_BIN`, in the folder of Debian, or in
+/// `$PATH`.
 ///
 /// # Panics
 ///
-/// If it is missing. Tests that need PostgreSQL fail without it; they never skip.
+/// If the program is missing. Tests that need PostgreSQL then fail; they are never skipped.
 pub(crate) fn postgres(name: &str) -> PathBuf {
     let found = match env::var_os("POSTGRES_BIN") {
         Some(dir) => Some(PathBuf::from(dir).join(name)).filter(|file| file.is_file()),
@@ -53,7 +54,8 @@ pub(crate) fn postgres(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{NO_POSTGRES}"))
 }
 
-/// `/usr/lib/postgresql/17/bin/…`, of the newest version.
+/// The path of a program in Debian's folder of the newest version, such as
+/// `/usr/lib/postgresql/17/bin/…`.
 fn newest_of_debian(name: &str) -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?.filter_map(Result::ok);
     let version = |entry: &DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
@@ -77,7 +79,7 @@ pub(crate) fn redis_major() -> u32 {
     *MAJOR
 }
 
-/// Returns the version text of [`redis_server`]: `Redis server v=7.0.15`.
+/// Returns the version text of [`redis_server`], such as `Redis server v=7.0.15`.
 pub(crate) fn redis_version() -> &'static str {
     static SAID: LazyLock<String> = LazyLock::new(|| {
         let text_out = Command::new(redis_server()).arg("--version").output();
@@ -88,13 +90,13 @@ pub(crate) fn redis_version() -> &'static str {
     &SAID
 }
 
-/// Reads `Redis server v=7.0.15`.
+/// Reads the version from a text such as `Redis server v=7.0.15`.
 pub(crate) fn major_and_minor(text_out: &str) -> Option<(u32, u32)> {
     let mut numbers = text_out.split_once("v=")?.1.split('.').map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Finds a program like a shell.
+/// Finds a program as a shell does: a path with a slash, or a name in `$PATH`.
 fn find(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());
@@ -103,7 +105,7 @@ fn find(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// Returns the name of a server for the tests.
+/// The environment variable that chooses the server for the tests.
 const CHOICE: &str = "LEASEHOLD_SERVER";
 
 const MISSING: &str = "redis-server is missing: install it with `apt-get install -y redis-server`";
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_by_name_and_by_path() {
+    fn server_programs_are_found_by_name_and_by_path() {
         let sh = find("sh").unwrap();
         assert_eq!(find(sh.to_str().unwrap()), Some(sh));
         assert_eq!(find("no-such-program"), None);

@@ -1,8 +1,8 @@
-//! A proxy between a client and a server, which can break the network.
+//! A proxy between a client and a server that can break the network.
 //!
-//! Each connection has a thread for each direction. It reads bytes and asks [`Shared`] before it
-//! passes them on. The proxy does not parse the bytes: a chunk from the client counts as a request,
-//! and the next chunk from the server as its reply.
+//! Each connection has one thread for each direction. The thread reads bytes, and asks [`Shared`]
+//! before it passes them on. The proxy does not parse the bytes. A chunk from the client counts as
+//! a request, and the next chunk from the server counts as its reply.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -70,13 +70,13 @@ impl Proxy {
 
     /// Closes all present connections. New ones are accepted.
     ///
-    /// Bytes in transit are lost.
+    /// Bytes that the proxy has not yet passed on are lost.
     pub fn cut(&self) {
         self.catch_up();
         self.shared.cut(|_| {});
     }
 
-    /// Sets whether to close all connections, and new ones at once.
+    /// If `on`, closes all connections, and each new one at once.
     pub fn refuse(&self, on: bool) {
         if on {
             self.shared.cut(|state| state.faults.refuse = true);
@@ -85,18 +85,18 @@ impl Proxy {
         }
     }
 
-    /// Sets whether replies are discarded, while requests still reach the server.
+    /// Sets whether the proxy discards replies. Requests still reach the server.
     ///
-    /// Discarded replies do not come back. Cut the connections afterwards, unless their clients
-    /// match replies to requests.
+    /// Discarded replies never arrive. Cut the connections afterwards, unless their clients match
+    /// replies to requests.
     pub fn swallow_replies(&self, on: bool) {
         self.shared.change(|faults| faults.swallow = on);
     }
 
-    /// Loses the reply to the next request. The server executes the request, and the connection is
-    /// closed before the reply.
+    /// Loses the reply to the next request. The server executes the request, and the proxy closes
+    /// the connection before the reply.
     ///
-    /// All other bytes in transit on that connection are lost, too.
+    /// All other bytes on that connection that have not arrived are lost, too.
     pub fn lose_next_reply(&self) {
         self.lose_reply_to("");
     }
@@ -107,14 +107,14 @@ impl Proxy {
         self.shared.change(|faults| faults.lose_reply_to = Some(text.into()));
     }
 
-    /// The number of replies that were lost as requested.
+    /// The number of replies that were lost because of `lose_next_reply` or `lose_reply_to`.
     pub fn lost_replies(&self) -> usize {
         self.shared.state().lost_replies
     }
 
-    /// Sets whether all bytes are blocked in both directions.
+    /// Sets whether the proxy blocks all bytes in both directions.
     ///
-    /// Connections stay open and new ones are accepted, as when packets vanish. Bytes that were
+    /// Connections stay open, and new ones are accepted, as if packets vanished. Bytes that are
     /// sent meanwhile arrive afterwards, as with TCP.
     pub fn black_hole(&self, on: bool) {
         self.shared.change(|faults| faults.black_hole = on);
@@ -122,12 +122,12 @@ impl Proxy {
 
     /// Sets the delay of each reply. Zero means no delay.
     ///
-    /// A reply that arrives during the delay of another one waits for both.
+    /// If a reply arrives during the delay of another one, the delays add up.
     pub fn delay(&self, delay: Duration) {
         self.shared.change(|faults| faults.delay = delay);
     }
 
-    /// Sets how connections from one address are treated, for good.
+    /// Sets how connections from one address are treated, until the next call for this address.
     pub(crate) fn block(&self, from: Ipv4Addr, block: Option<Block>) {
         let from = IpAddr::from(from);
         let mut state = self.shared.state();
@@ -142,10 +142,11 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until this proxy has accepted all connections so far.
+    /// Waits until the proxy has accepted all connections that clients have made so far.
     ///
-    /// A client counts as connected when the kernel has accepted it, which is before this proxy
-    /// accepts it. One more connection shows the progress of the proxy.
+    /// A client counts as connected when the kernel has accepted its connection, which is before
+    /// the proxy does. The proxy accepts in order, so this function opens one more connection and
+    /// waits until the proxy has accepted it.
     fn catch_up(&self) {
         let mut state = self.shared.state();
         let Ok(marker) = self.knock() else { return };
@@ -162,7 +163,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.cut(|state| state.closed = true);
-        // Wakes the acceptor, which then ends.
+        // The connection wakes the accepting thread, which then ends.
         drop(self.knock());
         if let Some(acceptor) = self.acceptor.take() {
             drop(acceptor.join());
@@ -170,16 +171,16 @@ impl Drop for Proxy {
     }
 }
 
-/// How a client is blocked from a server.
+/// How the proxy blocks a client from its server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Block {
-    /// Connections are closed, new ones at once.
+    /// Closes connections, and each new one at once.
     Refused,
-    /// All bytes are blocked, without an error.
+    /// Blocks all bytes, without an error.
     Silent,
 }
 
-/// The shared state of the threads of a proxy.
+/// The state that the threads of a proxy share.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
@@ -194,7 +195,7 @@ struct State {
     faults: Faults,
     links: Vec<Weak<Link>>,
     lost_replies: usize,
-    /// The address of a connection that only marks the progress.
+    /// The address of the connection of `catch_up`, which carries no bytes.
     marker: Option<SocketAddr>,
 }
 
@@ -270,9 +271,9 @@ struct Link {
     closed: AtomicBool,
     /// The address of the client.
     from: IpAddr,
-    /// Empty until it is connected.
+    /// The connection to the server; empty before it is open.
     server: OnceLock<TcpStream>,
-    /// Whether the next reply is lost.
+    /// Whether the next reply must be lost.
     loses: AtomicBool,
 }
 
@@ -302,7 +303,7 @@ impl Link {
         self.from != from
     }
 
-    /// Closes the client's side, and lets the server finish what it was sent.
+    /// Closes the client's side. The server still executes what it has received.
     fn lose(&self, server: &TcpStream) {
         shut(&self.client, Shutdown::Both);
         shut(server, Shutdown::Write);
@@ -312,7 +313,7 @@ impl Link {
 fn accept(listener: &TcpListener, port: u16, shared: &Arc<Shared>) {
     loop {
         let Ok((client, address)) = listener.accept() else {
-            // Perhaps there are no file descriptors left. Other connections may release some.
+            // There may be no free file descriptors. Other connections may close and free some.
             sleep(PAUSE);
             continue;
         };
@@ -339,7 +340,7 @@ fn connect(link: &Link, port: u16, shared: &Shared) {
     };
     let server = link.server.get_or_init(|| stream);
     for stream in [&link.client, server] {
-        // It fails only if the connection has ended already.
+        // It fails only if the connection has already ended.
         stream.set_nodelay(true).ok();
     }
     thread::scope(|scope| {
@@ -360,7 +361,7 @@ fn carry_requests(link: &Link, server: &TcpStream, shared: &Shared) {
             break;
         }
     }
-    // While packets vanish, the server does not learn that its client has left.
+    // While bytes are blocked, the server does not learn that its client has closed the connection.
     drop(shared.wait_to_pass(link));
     shut(server, Shutdown::Write);
 }
@@ -376,8 +377,9 @@ fn carry_replies(link: &Link, server: &TcpStream, shared: &Shared) {
             link.lose(server);
         } else if !state.faults.swallow {
             drop(state);
-            // If the client has left, the remaining replies are of no use, but the server must be
-            // able to write them before it continues.
+            // If the client has closed the connection, nobody reads the remaining replies. The
+            // proxy still reads them, because a server that cannot write its replies does not
+            // continue.
             write_chunk(&link.client, reply).ok();
         }
     }
@@ -385,7 +387,7 @@ fn carry_replies(link: &Link, server: &TcpStream, shared: &Shared) {
     link.close();
 }
 
-/// Reads the available bytes, or none if the connection has ended.
+/// Reads the available bytes. Returns `None` if the connection has ended.
 fn read_chunk<'a>(mut from: &TcpStream, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     match from.read(buffer) {
         Ok(0) | Err(_) => None,
@@ -398,7 +400,7 @@ fn write_chunk(mut to: &TcpStream, chunk: &[u8]) -> io::Result<()> {
 }
 
 fn shut(stream: &TcpStream, how: Shutdown) {
-    // This fails only if the other side was faster.
+    // This fails only if the other side has already closed the connection.
     stream.shutdown(how).ok();
 }
 

@@ -1,7 +1,7 @@
 //! A server that replicates another one, until it is promoted.
 //!
-//! A failover loses the writes that the replica did not receive. To lose a write for certain,
-//! promote the replica first, and write to the old primary then.
+//! A failover loses the writes that the replica did not receive. A test that must lose a write
+//! promotes the replica first, and then writes to the old primary.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use crate::clock::eventually;
 use crate::options::{Kind, Options};
 use crate::server::Redis;
 
-/// The longest time until a replica has executed a command.
+/// The longest time in which a replica must have executed a command.
 const SYNC: Duration = Duration::from_secs(20);
 
 impl Redis {
-    /// Starts a plain server with the data of `master`, which receives its changes.
+    /// Starts a plain server that copies the data of `master`, and receives its changes.
     ///
     /// # Panics
     ///
-    /// If it cannot be started, or is not in sync within 20 seconds.
+    /// If the server does not start, or is not in sync within 20 seconds.
     ///
     /// # Examples
     ///
@@ -34,17 +34,17 @@ impl Redis {
         Self::options().start_replica_of(master)
     }
 
-    /// Makes this server a replica of `master`, as a failover does with the old primary. It
-    /// replaces its data with the data of `master`.
+    /// Makes this server a replica of `master`, as a failover does with the old primary. The data
+    /// of `master` replaces its own.
     ///
-    /// It follows until it is [promoted](Self::promote). One that was [started as a
-    /// replica](Options::start_replica_of) does so after a restart, too; any other replicates no
-    /// server then. The master counts a `PING` of a replica that connects, and an `AUTH` if it has
-    /// a password.
+    /// It follows until it is [promoted](Self::promote). A server that was [started as a
+    /// replica](Options::start_replica_of) also follows after a restart. Any other server follows
+    /// no server after a restart. The master counts a `PING` of a replica that connects, and an
+    /// `AUTH` if it has a password.
     ///
     /// # Panics
     ///
-    /// If it is not in sync within 20 seconds.
+    /// If the server is not in sync within 20 seconds.
     #[track_caller]
     pub fn follow(&self, master: &Self) {
         self.follow_at(master, self.port_to_follow(master));
@@ -54,7 +54,7 @@ impl Redis {
 
     /// Makes this server a replica of `master`, which it reaches at `port`.
     pub(crate) fn follow_at(&self, master: &Self, port: u16) {
-        // By default a master waits for more replicas before it sends its data.
+        // By default, a master waits for more replicas before it sends its data.
         master.own_command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
         let (user, password) = master.settings().login();
         let login = [("masteruser", user), ("masterauth", password)];
@@ -69,7 +69,7 @@ impl Redis {
         self.keep_settings();
     }
 
-    /// The address by which this server reaches `master`.
+    /// The port at which this server reaches `master`.
     fn port_to_follow(&self, master: &Self) -> u16 {
         match master.ports().tls {
             Some(tls) if self.settings().tls_among_servers() => tls,
@@ -111,18 +111,19 @@ impl Redis {
         });
     }
 
-    /// Promotes this replica to a separate master.
+    /// Promotes this replica to a master of its own.
     ///
     /// # Panics
     ///
-    /// If it does not reply.
+    /// If the server does not reply.
     #[track_caller]
     pub fn promote(&self) {
         self.own_command(&["REPLICAOF", "NO", "ONE"]);
         self.keep_settings();
     }
 
-    /// Returns one field about replication; empty if it is unknown or the server does not reply.
+    /// Returns one field of `INFO replication`. It is empty if the field is missing or the server
+    /// does not reply.
     fn replication(&self, fact: &str) -> String {
         let Some(info) = self.ask(&["INFO", "replication"]) else { return String::new() };
         let mut lines = info.text().lines();
@@ -134,12 +135,12 @@ impl Redis {
 impl Options {
     /// Starts a server with these settings that follows `master`, also after a restart.
     ///
-    /// It logs in with the credentials that the master requires. If both use TLS, the connection
-    /// does, too.
+    /// It logs in with the credentials that the master requires. If both servers use TLS, it
+    /// connects with TLS.
     ///
     /// # Panics
     ///
-    /// If it cannot be started, or is not in sync within 20 seconds.
+    /// If the server does not start, or is not in sync within 20 seconds.
     ///
     /// # Examples
     ///

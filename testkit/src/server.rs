@@ -1,6 +1,6 @@
 //! A Redis server of a test.
 //!
-//! Each has its own port and directory, so tests may run at the same time. It ends when its
+//! Each server has its own port and directory, so tests may run at the same time. It ends when its
 //! [`Redis`] is dropped, and when the test is killed.
 
 use std::fs::{self, File};
@@ -54,12 +54,12 @@ impl Redis {
         Self::options().start()
     }
 
-    /// Starts a server with TTLs of hash fields, which the one in `$PATH` may lack: that of `make
-    /// servers`, or the chosen one in `make matrix`.
+    /// Starts a server with TTLs of hash fields, which the server in `$PATH` may not have. In `make
+    /// matrix` it is the chosen server, and otherwise `redis-8.2` of `make servers`.
     ///
     /// # Panics
     ///
-    /// If there is none, or it does not start.
+    /// If there is no such server, or it does not start.
     pub fn start_with_field_ttls() -> Self {
         Options { program: Some(ability::with_field_ttls()), ..Self::options() }.start()
     }
@@ -69,7 +69,7 @@ impl Redis {
         Options::default()
     }
 
-    /// Tries the given ports until one attempt finds all of them free.
+    /// Tries one set of ports after the other, until all ports of a set are free.
     pub(crate) fn start_on(mut options: Options, mut next: impl FnMut() -> Ports) -> Self {
         let dir = tempfile::Builder::new().prefix("testkit-").tempdir();
         let dir = dir.expect("a temporary directory can be made");
@@ -134,8 +134,7 @@ impl Redis {
         self.ports.tls.expect("started without `.tls()`")
     }
 
-    /// The certificate of the authority that signed the server's and the
-    /// client's.
+    /// The certificate of the authority that signed the certificates of the server and the client.
     ///
     /// # Panics
     ///
@@ -144,12 +143,12 @@ impl Redis {
         self.pem(CA_CERT)
     }
 
-    /// The file with [`ca_pem`](Self::ca_pem).
+    /// The path of the file with the certificate of [`ca_pem`](Self::ca_pem).
     pub fn ca_path(&self) -> PathBuf {
         self.dir().join(CA_CERT)
     }
 
-    /// A certificate the server accepts from a client.
+    /// A certificate that the server accepts from a client.
     ///
     /// # Panics
     ///
@@ -158,8 +157,7 @@ impl Redis {
         self.pem(CLIENT_CERT)
     }
 
-    /// The private key that belongs to
-    /// [`client_cert_pem`](Self::client_cert_pem).
+    /// The private key of [`client_cert_pem`](Self::client_cert_pem).
     ///
     /// # Panics
     ///
@@ -168,7 +166,7 @@ impl Redis {
         self.pem(CLIENT_KEY)
     }
 
-    /// Returns the server's working directory, which is deleted with it.
+    /// Returns the working directory of the server. It is deleted when this value is dropped.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -182,23 +180,23 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// If it is stopped.
+    /// If the server is stopped.
     pub fn pid(&self) -> u32 {
         self.with_process(Tethered::pid)
     }
 
-    /// Kills the server and waits until it has ended. Does nothing if it is stopped.
+    /// Kills the server and waits until it has ended. Does nothing if the server is stopped.
     pub fn stop(&self) {
         self.process().take();
     }
 
-    /// Starts the stopped server on the same port, with the data it has kept.
+    /// Starts the stopped server on the same port, with the data that it has kept.
     ///
-    /// Only a [`persistent`](Options::persistent) server has kept any.
+    /// Only a [`persistent`](Options::persistent) server keeps data.
     ///
     /// # Panics
     ///
-    /// If it was not stopped, or does not start.
+    /// If the server was not stopped, or does not start.
     pub fn start_again(&self) {
         let mut process = self.process();
         assert!(process.is_none(), "the server was not stopped");
@@ -217,11 +215,12 @@ impl Redis {
         }
     }
 
-    /// Deletes the data that the stopped server has kept. Its knowledge of other servers stays.
+    /// Deletes the data that the stopped server has kept. It still knows the other servers of its
+    /// deployment.
     ///
     /// # Panics
     ///
-    /// If it was not stopped.
+    /// If the server was not stopped.
     pub fn lose_data(&self) {
         assert!(self.process().is_none(), "the server was not stopped");
         for kept in [APPENDED, "appendonly.aof", DUMP] {
@@ -237,20 +236,20 @@ impl Redis {
         self.start_again();
     }
 
-    /// Pauses the server: connections stay open, without replies.
+    /// Pauses the server: connections stay open, but it does not reply.
     ///
-    /// If it is stopped.
+    /// # Panics
     ///
-    /// If it is stopped altogether.
+    /// If the server is stopped.
     pub fn pause(&self) {
         self.with_process(Tethered::pause);
     }
 
-    /// Lets a paused server continue, with all requests that it was sent meanwhile.
+    /// Lets a paused server continue. It then executes all requests that it has received meanwhile.
     ///
-    /// If it is stopped.
+    /// # Panics
     ///
-    /// If it is stopped altogether.
+    /// If the server is stopped.
     pub fn resume(&self) {
         self.with_process(Tethered::resume);
     }
@@ -262,8 +261,8 @@ impl Redis {
 
     /// Sends one command on a new connection and returns the reply.
     ///
-    /// It sends the password, if there is one. The command counts in [`calls`](Self::calls), like
-    /// all commands of a test.
+    /// If the server has a password, it logs in first. The command counts in
+    /// [`calls`](Self::calls), like all commands of a test.
     ///
     /// # Panics
     ///
@@ -274,8 +273,9 @@ impl Redis {
         reply.unwrap_or_else(|error| panic!("no reply to {words:?}: {error}"))
     }
 
-    /// Creates a user with these permissions and no others, each a rule of `ACL SETUSER`, and
-    /// returns the URL by which it logs in. It replaces an earlier user of this name.
+    /// Creates a user with exactly these permissions, each of which is a rule of `ACL SETUSER`.
+    /// Returns the URL with which a client logs in as this user. An earlier user of this name is
+    /// replaced.
     ///
     /// # Panics
     ///
@@ -296,8 +296,8 @@ impl Redis {
 
     /// How often each command was called since the server started.
     ///
-    /// Commands in scripts count, and so do failed ones and those of the server's own start.
-    /// Commands of the test kit do not.
+    /// Commands in scripts count, and so do failed commands and those that the server sends to
+    /// itself at its start. Commands of the test kit do not count.
     ///
     /// # Panics
     ///
@@ -307,7 +307,7 @@ impl Redis {
         let mut connection = self.access.open().expect("the server accepts connections");
         let info = connection.command(&["INFO", "commandstats"]);
         let calls = Calls::read(info.text(), &self.access.own());
-        // A reply never counts the command it replies to.
+        // The reply to `INFO` does not yet count this `INFO`.
         self.access.count("info");
         calls
     }
@@ -331,7 +331,7 @@ impl Redis {
         reply
     }
 
-    /// Sends a command on behalf of the test kit to a server that may have ended.
+    /// Sends a command on behalf of the test kit. Returns `None` if the server does not reply.
     pub(crate) fn ask(&self, words: &[&str]) -> Option<Reply> {
         if !self.is_running() {
             return None;
@@ -339,7 +339,8 @@ impl Redis {
         self.access.command(words).ok().filter(|reply| !reply.is_error())
     }
 
-    /// Changes settings, and writes them to the file for a restart.
+    /// Changes settings, and writes them to the configuration file, so that they hold after a
+    /// restart.
     pub(crate) fn configure(&self, settings: &[(&str, &str)]) {
         for (name, value) in settings {
             self.own_command(&["CONFIG", "SET", name, value]);
@@ -347,7 +348,8 @@ impl Redis {
         self.keep_settings();
     }
 
-    /// Writes the settings to the file for a restart, if the server has one.
+    /// If the server has a configuration file, writes its settings there, so that they hold after a
+    /// restart.
     pub(crate) fn keep_settings(&self) {
         if self.options.kind != Kind::Alone {
             self.own_command(&["CONFIG", "REWRITE"]);
@@ -372,7 +374,7 @@ impl Redis {
     }
 
     fn with_process<T>(&self, act: impl FnOnce(&Tethered) -> T) -> T {
-        // It only locks the handle of the process, because other threads may use it as well.
+        // The lock is held during `act`. Other threads wait until `act` has used the process.
         let process = self.process();
         act(process.as_ref().expect("the server is stopped"))
     }
@@ -387,8 +389,8 @@ impl Options {
     ///
     /// # Panics
     ///
-    /// If there is no Redis on this machine, or it does not start with these
-    /// settings; then the message shows the server's log.
+    /// If there is no Redis on this machine, or it does not start with these settings. In the
+    /// second case, the message shows the log of the server.
     pub fn start(self) -> Redis {
         let wanted = self.clone();
         Redis::start_on(self, || wanted.free_ports())
@@ -404,7 +406,7 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Starts the server and waits until it replies.
+    /// Starts the process and waits until the server replies.
     fn run(&self) -> Result<Tethered, PortTaken> {
         let log = File::create(self.dir.join(LOG)).expect("the server's directory is ours");
         let program = self.options.program.as_deref();
@@ -436,7 +438,8 @@ impl Launch<'_> {
 
     /// Whether this server is up and has loaded its data.
     ///
-    /// A reply is no proof, because it may come from another server on the same port.
+    /// A reply does not prove this, because it may come from another server on the same port. So
+    /// this function reads the log.
     fn is_ready(&self) -> bool {
         let ready = match self.options.kind {
             Kind::Sentinel => "Sentinel ID is",
@@ -455,13 +458,13 @@ impl Launch<'_> {
         self.options.tls && refused.iter().any(|words| log.contains(words))
     }
 
-    /// The text of the error if it does not start.
+    /// The message for a server that does not start.
     fn story(&self) -> String {
         format!("Settings: {:?}\nIts log:\n{}", self.options, read_log(self.dir))
     }
 }
 
-/// Another process has bound the port first.
+/// Another process has taken a port before the server could.
 struct PortTaken;
 
 fn read_log(dir: &Path) -> String {
@@ -469,7 +472,7 @@ fn read_log(dir: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Removes a file that may be missing.
+/// Removes a file. It is no error if the file does not exist.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -482,7 +485,7 @@ const APPENDED: &str = "appendonlydir";
 const DUMP: &str = "dump.rdb";
 const LOG: &str = "log";
 
-/// The longest time until a server has started.
+/// The longest time in which a server may start.
 const START: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
@@ -494,16 +497,16 @@ mod tests {
 
     #[test]
     fn occupied_port_is_avoided() {
-        // given a port with another Redis server, and a free one
+        // given a port of another Redis server, and a free port
         let other = Redis::start();
         let free = free_port();
         let mut ports = [other.port(), free].into_iter();
 
-        // when a server gets both, the used one first
+        // when a server gets both ports, first the used one and then the free one
         let next = || Ports { plain: ports.next().unwrap(), tls: None, bus: None };
         let redis = Redis::start_on(Redis::options(), next);
 
-        // then it uses the second one, and the other server is unchanged
+        // then the new server uses the free port, and the other server is unchanged
         assert_eq!(redis.port(), free);
         assert_ne!(redis.pid(), other.pid());
         assert_eq!(other.command(&["PING"]).text(), "PONG");

@@ -1,22 +1,23 @@
-//! The commands that the server executed, by its own count.
+//! The commands that the server executed, as it counts them.
 //!
-//! The cost of an operation is the number of commands it sends, and the server counts them.
-//! Commands called inside a script are counted as well, in addition to the `evalsha` that ran it.
+//! The cost of an operation is the number of commands that it makes the server execute. The server
+//! counts them. It also counts the commands that a script calls, in addition to the `evalsha` that
+//! ran the script.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The commands that replicas send to their primary periodically.
+/// Commands that replicas send to their primary all the time.
 const OF_REPLICAS: [&str; 2] = ["psync", "replconf"];
 
 /// How often each command was called, by its name in lower case.
 ///
-/// Printed as `evalsha: 1, hset: 1`.
+/// `Display` prints `evalsha: 1, hset: 1`.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Calls(BTreeMap<String, u64>);
 
 impl Calls {
-    /// Reads the reply of `INFO commandstats`, without `own` commands.
+    /// Reads the reply of `INFO commandstats`, and subtracts `own` commands.
     pub(crate) fn read(info: &str, own: &BTreeMap<String, u64>) -> Self {
         let mut calls: BTreeMap<_, _> = info.lines().filter_map(read_line).collect();
         calls.retain(|command, _| !OF_REPLICAS.contains(&command.as_str()));
@@ -38,8 +39,8 @@ impl Calls {
 
     /// How often `command` was called.
     ///
-    /// `config` stands for all of its subcommands, `config|get` for one; before Redis 7, where
-    /// they are counted together, for all of them.
+    /// `config` counts all of its subcommands, `config|get` only this one. Before Redis 7 the
+    /// server counts subcommands together, so `config|get` also counts all of them.
     pub fn of(&self, command: &str) -> u64 {
         let command = command.to_lowercase();
         let container = |name: &str| name.split('|').next().map(str::to_owned);
@@ -56,7 +57,7 @@ impl Calls {
         self.0.values().sum()
     }
 
-    /// The calls by name of the command.
+    /// The number of calls of each command, by its name.
     pub fn by_name(&self) -> &BTreeMap<String, u64> {
         &self.0
     }
@@ -83,7 +84,7 @@ impl fmt::Debug for Calls {
     }
 }
 
-/// Reads `cmdstat_get:calls=2,usec=9,…`.
+/// Reads a line such as `cmdstat_get:calls=2,usec=9,…`.
 fn read_line(line: &str) -> Option<(String, u64)> {
     let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
     let (calls, _) = figures.split_once(',')?;

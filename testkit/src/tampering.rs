@@ -1,6 +1,6 @@
 //! A server that sends wrong replies: a proxy that changes replies.
 //!
-//! Unlike [`Proxy`](crate::Proxy) it knows where a reply begins and ends. So it can omit one,
+//! Unlike [`Proxy`](crate::Proxy), it knows where a reply starts and ends. So it can omit a reply,
 //! repeat it, or send another one instead.
 
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::port::bind_free_port;
 /// A reply of the server, or a message of a subscription.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerMessage<'a> {
-    /// The number of the connection: 0 is the first one.
+    /// The index of the connection: the first one is 0.
     pub connection: usize,
     /// The number of earlier replies on this connection.
     pub nth: usize,
@@ -25,22 +25,23 @@ pub struct ServerMessage<'a> {
 }
 
 impl ServerMessage<'_> {
-    /// Whether it came without a request.
+    /// Whether it is a message that needs no request.
     pub fn is_push(&self) -> bool {
         self.bytes.starts_with(b">")
     }
 }
 
-/// The data that the client receives instead.
+/// The bytes or the event that the client receives instead of a reply.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Tampering {
-    /// The reply of the server.
+    /// The reply of the server, unchanged.
     Truth,
-    /// Each of these, after a pause before it. Without any, the client receives nothing.
+    /// Each of these texts, after a pause before it. If there are none, the client receives
+    /// nothing.
     Words(Vec<(Duration, Vec<u8>)>),
     /// These bytes, repeated without end.
     Endless(Vec<u8>),
-    /// The end of the connection.
+    /// The connection is closed.
     HangUp,
 }
 
@@ -118,7 +119,7 @@ impl Drop for TamperingProxy {
         for stream in self.shared.streams().drain(..) {
             shut(&stream);
         }
-        // Wakes the acceptor, which then ends.
+        // The connection wakes the accepting thread, which then ends.
         TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok();
         if let Some(acceptor) = self.acceptor.take() {
             acceptor.join().ok();
@@ -202,7 +203,7 @@ fn read(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<()> {
 }
 
 fn shut(stream: &TcpStream) {
-    // This fails only if the other side was faster.
+    // This fails only if the other side has already closed the connection.
     stream.shutdown(Shutdown::Both).ok();
 }
 

@@ -1,6 +1,6 @@
-//! A small, independent Redis client.
+//! A small Redis client that shares no code with Leasehold.
 //!
-//! A test of a client must not use the same client. This one blocks, uses RESP2 and hides nothing.
+//! A client must not be tested with itself. This client blocks, uses RESP2 and hides nothing.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -8,29 +8,32 @@ use std::time::Duration;
 
 /// A connection to a server on this machine.
 ///
-/// After an error it cannot be used any more, because a reply may still be in flight.
+/// After an error, it must not be used again, because the reply to an earlier request may still
+/// arrive.
 #[derive(Debug)]
 pub struct Connection {
     stream: BufReader<TcpStream>,
 }
 
 impl Connection {
-    /// Connects to `port` of 127.0.0.1, with a timeout of five seconds for this and for each reply.
+    /// Connects to `port` of 127.0.0.1. The timeout of the connection and of each reply is five
+    /// seconds.
     ///
     /// # Panics
     ///
-    /// If no server listens there; see [`try_open`](Self::try_open).
+    /// If no server listens on the port; see [`try_open`](Self::try_open).
     #[track_caller]
     pub fn open(port: u16) -> Self {
         Self::try_open(port, PATIENCE)
             .unwrap_or_else(|error| panic!("cannot connect to port {port}: {error}"))
     }
 
-    /// Connects to `port` of 127.0.0.1, with the timeout `max_wait` for this and for each reply.
+    /// Connects to `port` of 127.0.0.1. The timeout of the connection and of each reply is
+    /// `max_wait`.
     ///
     /// # Errors
     ///
-    /// If no server listens there, or none replies.
+    /// If no server listens on the port.
     pub fn try_open(port: u16, max_wait: Duration) -> io::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let stream = TcpStream::connect_timeout(&address, max_wait)?;
@@ -40,7 +43,7 @@ impl Connection {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    /// Sends a command and returns the reply, which may be an error's.
+    /// Sends a command and returns the reply, which may be an error.
     ///
     /// # Panics
     ///
@@ -51,7 +54,7 @@ impl Connection {
         self.try_command(words).unwrap_or_else(|error| panic!("no reply to {words:?}: {error}"))
     }
 
-    /// Sends a command and returns the reply, which may be an error's.
+    /// Sends a command and returns the reply, which may be an error.
     ///
     /// # Errors
     ///
@@ -61,7 +64,7 @@ impl Connection {
         self.next_reply()
     }
 
-    /// Sends a command and leaves the reply to [`next_reply`](Self::next_reply).
+    /// Sends a command. [`next_reply`](Self::next_reply) returns the reply.
     ///
     /// # Errors
     ///
@@ -83,7 +86,7 @@ impl Connection {
         read_reply(&mut self.stream)
     }
 
-    /// The same connection, to close it from another thread.
+    /// A second handle of the connection, with which another thread can close it.
     pub(crate) fn stream(&self) -> io::Result<TcpStream> {
         self.stream.get_ref().try_clone()
     }
@@ -94,11 +97,11 @@ impl Connection {
 pub enum Reply {
     /// A string that is not text.
     Bytes(Vec<u8>),
-    /// An error, with its code as the first word.
+    /// An error. The first word is its code.
     Error(String),
     /// Several replies in one.
     List(Vec<Self>),
-    /// Nil: a missing key, or an operation that was not done.
+    /// Nil: a missing key, or an operation that did not happen.
     Nil,
     /// A number.
     Number(i64),
@@ -111,7 +114,7 @@ impl Reply {
     ///
     /// # Panics
     ///
-    /// If it is anything else.
+    /// If it is not a text.
     #[track_caller]
     pub fn text(&self) -> &str {
         match self {
@@ -124,7 +127,7 @@ impl Reply {
     ///
     /// # Panics
     ///
-    /// If it is anything else, even a text of digits.
+    /// If it is not a number. A text of digits is not a number.
     #[track_caller]
     pub fn number(&self) -> i64 {
         match self {
@@ -196,7 +199,7 @@ fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
 fn read_line(from: &mut impl BufRead) -> io::Result<String> {
     let mut line = Vec::new();
     from.read_until(b'\n', &mut line)?;
-    // A line without its end means that the connection was closed.
+    // A line without an end means that the connection was closed.
     let line = line.strip_suffix(b"\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
     Ok(String::from_utf8_lossy(line).into_owned())
 }
@@ -226,7 +229,7 @@ fn nonsense(line: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not a reply: {line:?}"))
 }
 
-/// How long a reply may take where a test does not say otherwise.
+/// The timeout of a reply if a test does not set one.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -247,13 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn string_that_is_not_text_is_kept_as_it_is() {
+    fn string_with_invalid_utf8_is_kept_unchanged() {
         let mut raw: &[u8] = b"$2\r\n\xff\x00\r\n";
         assert_eq!(read_reply(&mut raw).unwrap(), Reply::Bytes(vec![0xff, 0]));
     }
 
     #[test]
-    fn reply_that_stops_in_the_middle_is_an_error() {
+    fn truncated_reply_is_an_error() {
         for part in ["", "+O", "$4\r\nab", "*2\r\n:1\r\n"] {
             let error = read_reply(&mut part.as_bytes()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{part:?}");
@@ -262,7 +265,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "expected a number, got Text(\"7\")")]
-    fn reply_of_another_kind_is_named() {
+    fn error_names_the_unexpected_kind_of_a_reply() {
         Reply::Text("7".into()).number();
     }
 

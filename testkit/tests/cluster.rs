@@ -1,4 +1,4 @@
-//! A cluster really moves its slots and its masters.
+//! Tests of the test kit: a cluster really moves its slots and replaces its masters.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn replica_replaces_its_primary_in_every_way() {
 }
 
 #[test]
-fn stopped_master_is_replaced_and_comes_back_as_a_replica() {
+fn stopped_primary_returns_as_a_replica_after_the_failover() {
     let cluster = Cluster::options().impatient().start();
     let slot = Cluster::slot_of("key");
     let old = cluster.owner_of(slot);
@@ -61,7 +61,7 @@ fn stopped_master_is_replaced_and_comes_back_as_a_replica() {
 }
 
 #[test]
-fn paused_master_is_replaced() {
+fn paused_primary_is_replaced() {
     let cluster = Cluster::options().impatient().start();
     let slot = Cluster::slot_of("key");
     let old = cluster.owner_of(slot);
@@ -77,7 +77,7 @@ fn paused_master_is_replaced() {
 }
 
 #[test]
-fn slot_moves_with_its_keys_and_their_time() {
+fn slot_moves_with_its_keys_and_their_ttls() {
     let (cluster, from, to) = pair(Redis::options());
     for number in 0..250 {
         from.command(&["SET", &format!("{{key}}{number}"), "value", "PX", "600000"]);
@@ -101,7 +101,7 @@ fn migrating_slot_is_served_by_both_nodes() {
     moving.open();
     assert_eq!(moving.carry(1), 1);
 
-    // then each node replies for its slots
+    // then each node replies to requests for the keys that it has
     let at = |key: &str| from.command(&["GET", key]);
     let (here, gone) =
         if at("{key}1").is_error() { ("{key}2", "{key}1") } else { ("{key}1", "{key}2") };
@@ -109,14 +109,15 @@ fn migrating_slot_is_served_by_both_nodes() {
     let ask = format!("ASK {} 127.0.0.1:{}", Cluster::slot_of("key"), to.port());
     assert_eq!(at(gone).error(), ask);
     let both = from.command(&["MGET", here, gone]);
-    // before Redis 7 it sends clients to the other node, which has not got both either
+    // Before Redis 7, the old node redirects such a request to the new node, which does not have
+    // both keys either.
     assert!(["TRYAGAIN", "ASK"].iter().any(|it| both.error().starts_with(it)), "{both:?}");
     assert!(to.command(&["GET", gone]).error().starts_with("MOVED"));
     let mut asking = Connection::open(to.port());
     assert_eq!(asking.command(&["ASKING"]).text(), "OK");
     assert!(!asking.command(&["GET", gone]).is_error());
 
-    // until the move is done
+    // After the migration, the new node has all keys.
     moving.carry_all();
     moving.close();
     assert_eq!(to.command(&["MGET", here, gone]).list().len(), 2);
@@ -138,7 +139,7 @@ fn cancelled_migration_leaves_the_slot() {
 
 #[test]
 fn slot_moves_under_load() {
-    // given a client that counts, and asks which node it is redirected to
+    // given a client that increments a counter, and follows redirections
     let (cluster, from, to) = pair(Redis::options());
     let done = Arc::new(AtomicBool::new(false));
     let counting = thread::spawn({
@@ -153,7 +154,7 @@ fn slot_moves_under_load() {
     });
     eventually("the client counts", LONG, || !from.command(&["GET", "key"]).is_nil());
 
-    // when the slot moves there and back
+    // when the slot moves to the other node and back
     let slot = Cluster::slot_of("key");
     for _ in 0..3 {
         cluster.move_slot(slot, &to);
@@ -161,21 +162,21 @@ fn slot_moves_under_load() {
     }
     done.store(true, Ordering::SeqCst);
 
-    // then no count was lost or doubled
+    // then every increment counts exactly once
     let counted: usize = counting.join().unwrap();
     assert_eq!(from.command(&["GET", "key"]).text(), counted.to_string());
 }
 
 #[test]
-fn slot_has_moved_when_the_old_owner_knows_it() {
-    // given an old owner that learns of the new one late
+fn slot_move_ends_when_the_old_owner_knows_the_new_owner() {
+    // given an old owner that learns late that the slot has a new owner
     let cluster = Cluster::options().replicas(0).links().start();
     let slot = Cluster::slot_of("key");
     let from = cluster.owner_of(slot);
     let to = cluster.masters().into_iter().find(|it| it.port() != from.port()).unwrap();
     cluster.links().black_hole(&cluster.name_of(&from), &cluster.name_of(&to));
 
-    // when the slot moves, then that lasts until the old owner learns of it
+    // when the slot moves, then `move_slot` waits until the old owner has learned it
     thread::scope(|scope| {
         let moves = scope.spawn(|| cluster.move_slot(slot, &to));
         thread::sleep(Duration::from_millis(300));
@@ -183,15 +184,15 @@ fn slot_has_moved_when_the_old_owner_knows_it() {
         cluster.links().heal_all();
     });
 
-    // and no late message takes the slot away when it moves back
+    // and when the slot moves back, no late message takes it away again
     cluster.move_slot(slot, &from);
     cluster.wait_until_ok();
     assert_eq!(cluster.owner_of(slot).port(), from.port());
 }
 
 #[test]
-fn node_joins_and_leaves() {
-    // given a node more, and a replica of it
+fn cluster_node_joins_and_leaves() {
+    // given one more node, and a replica of it
     let cluster = Cluster::options().replicas(0).start();
     let added = cluster.add_node();
     assert_eq!(cluster.name_of(&added), "node-3");
@@ -202,12 +203,12 @@ fn node_joins_and_leaves() {
     let replica = cluster.add_replica_of(&added);
     assert_eq!(cluster.replicas_of(&added)[0].port(), replica.port());
 
-    // when both leave
+    // when both leave the cluster
     cluster.move_slot(slot, &owner);
     cluster.forget(&replica);
     cluster.forget(&added);
 
-    // then no node knows them, nor do they know any
+    // then no other node knows them, and they know no other node
     cluster.wait_until_ok();
     assert_eq!(cluster.nodes().len(), 3);
     let known = owner.command(&["CLUSTER", "INFO"]);
@@ -216,7 +217,7 @@ fn node_joins_and_leaves() {
 }
 
 #[test]
-fn without_full_coverage_the_other_slots_are_served_on() {
+fn other_slots_are_served_without_full_coverage() {
     let options = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(options).impatient().start();
     let [lost, left] = [&cluster.nodes()[0], &cluster.nodes()[1]].map(Arc::clone);
@@ -236,7 +237,7 @@ fn nodes_with_a_password_and_tls_trust_each_other() {
     from.command(&["SET", "key", "1"]);
     cluster.user("client", &["~*", "+get"]);
 
-    // a slot moves in TLS, and clients are sent to its port
+    // The slot moves over TLS, and clients are redirected to the TLS port.
     cluster.move_slot(Cluster::slot_of("key"), &to);
     let mut client = Connection::open(from.port());
     client.command(&["AUTH", "client", "secret"]);
@@ -245,7 +246,7 @@ fn nodes_with_a_password_and_tls_trust_each_other() {
     let url = cluster.url();
     assert!(url.starts_with("rediss-cluster://") && url.contains(&to.tls_port().to_string()));
 
-    // and is there after a restart
+    // The key still exists after a restart.
     to.restart();
     cluster.wait_until_ok();
     assert_eq!(to.command(&["GET", "key"]).text(), "1");
@@ -268,8 +269,8 @@ fn replicas_of_a_cluster_log_in_as_a_user() {
 }
 
 #[test]
-fn clients_are_sent_to_links_and_can_be_cut_off() {
-    // given a cluster that announces other ports than its own
+fn cluster_redirects_clients_to_links_that_can_be_cut() {
+    // given a cluster whose nodes announce the ports of their links
     let cluster = Cluster::options().links().start();
     let slot = Cluster::slot_of("key");
     let (owner, other) = (cluster.owner_of(slot), cluster.nodes());
@@ -279,7 +280,7 @@ fn clients_are_sent_to_links_and_can_be_cut_off() {
     let moved = format!("MOVED {slot} 127.0.0.1:{announced}");
     assert_eq!(other.command(&["GET", "key"]).error(), moved);
 
-    // when clients are cut off from one node, then it is well still
+    // when clients are cut off from one node, then the node stays healthy
     let mut client = Connection::open(announced);
     assert_eq!(client.command(&["SET", "key", "1"]).text(), "OK");
     cluster.links().cut(Links::CLIENTS, &cluster.name_of(&owner));
@@ -287,11 +288,11 @@ fn clients_are_sent_to_links_and_can_be_cut_off() {
     cluster.wait_until_ok();
     assert_eq!(cluster.owner_of(slot).port(), owner.port());
 
-    // until it is healed
+    // Clients reach the node again when its link is healed.
     cluster.links().heal(Links::CLIENTS, &cluster.name_of(&owner));
     assert_eq!(Connection::open(announced).command(&["GET", "key"]).text(), "1");
 
-    // and after a restart it announces the same
+    // After a restart, the node announces the same port.
     cluster.fail_over(&cluster.replicas_of(&owner).remove(0), Failover::Agreed);
     owner.restart();
     cluster.wait_until_ok();
@@ -300,7 +301,7 @@ fn clients_are_sent_to_links_and_can_be_cut_off() {
 }
 
 #[test]
-fn master_that_only_clients_reach_is_replaced() {
+fn primary_that_only_clients_reach_is_replaced() {
     // given a master that is cut off from all other nodes
     let cluster = Cluster::options().links().impatient().start();
     let slot = Cluster::slot_of("key");
@@ -310,7 +311,7 @@ fn master_that_only_clients_reach_is_replaced() {
     let others: Vec<_> = all.iter().filter(|it| **it != name).map(String::as_str).collect();
     cluster.links().split(&[&name], &others);
 
-    // then its replica replaces it, and it stops accepting writes
+    // then its replica replaces it, and the old master stops accepting writes
     eventually("the replica takes writes", LONG, || {
         !replica.command(&["SET", "key", "new"]).is_error()
     });
@@ -322,7 +323,7 @@ fn master_that_only_clients_reach_is_replaced() {
     assert_eq!(cluster.owner_seen_by(&old, slot).unwrap().port(), old.port());
     assert_eq!(cluster.owner_seen_by(&replica, slot).unwrap().port(), replica.port());
 
-    // until all is healed
+    // When all links are healed, all nodes agree on the new master.
     cluster.links().heal_all();
     cluster.wait_until_ok();
     assert_eq!(cluster.owner_of(slot).port(), replica.port());
@@ -345,7 +346,7 @@ fn dropped_cluster_leaves_no_process() {
     }
 }
 
-/// Primaries without replicas: the owner of the slot of `key`, and another one.
+/// Starts primaries without replicas. Returns the owner of the slot of `key`, and another primary.
 fn pair(options: testkit::Options) -> (Cluster, Arc<Redis>, Arc<Redis>) {
     let cluster = Cluster::options().replicas(0).node_options(options).start();
     let from = cluster.owner_of(Cluster::slot_of("key"));
@@ -353,8 +354,8 @@ fn pair(options: testkit::Options) -> (Cluster, Arc<Redis>, Arc<Redis>) {
     (cluster, from, to)
 }
 
-/// Counts at the node that has the key now. Returns how often: once, or not at all while no node
-/// accepts it.
+/// Increments the key at the node that has it now. Returns how often it was incremented: 1, or 0
+/// while no node accepts the command.
 fn count_once(ports: [u16; 2]) -> usize {
     for port in ports {
         let mut client = Connection::open(port);

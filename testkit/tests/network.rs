@@ -1,4 +1,4 @@
-//! The proxy breaks the network as configured, and repairs it. So do the links of a deployment.
+//! Tests of the test kit: the proxy breaks and repairs the network as configured, and so do links.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn proxy_without_faults_passes_everything() {
 }
 
 #[test]
-fn cut_closes_present_connections_only() {
+fn proxy_cut_closes_only_the_present_connections() {
     let t = Setup::new();
     let mut clients = [t.client(), t.client()];
     for client in &mut clients {
@@ -33,7 +33,7 @@ fn cut_closes_present_connections_only() {
 }
 
 #[test]
-fn cut_closes_the_servers_side_too() {
+fn proxy_cut_closes_the_server_connection() {
     let t = Setup::new();
     let mut client = t.client();
     let id = client.command(&["CLIENT", "ID"]).number().to_string();
@@ -74,7 +74,7 @@ fn refused_clients_are_closed_at_once() {
 }
 
 #[test]
-fn swallowed_replies_belong_to_executed_requests() {
+fn request_is_executed_when_the_proxy_swallows_its_reply() {
     let t = Setup::new();
     let mut client = t.impatient_client();
 
@@ -83,13 +83,13 @@ fn swallowed_replies_belong_to_executed_requests() {
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     assert_eq!(t.counter(), "1");
 
-    // the connection is still there, and works again
+    // The connection still exists, and works again.
     t.proxy.swallow_replies(false);
     assert_eq!(client.command(&["INCR", "counter"]).number(), 2);
 }
 
 #[test]
-fn lost_reply_is_lost_once() {
+fn proxy_loses_the_selected_reply_only_once() {
     let t = Setup::new();
     let mut client = t.client();
     client.command(&["PING"]);
@@ -124,18 +124,18 @@ fn nothing_passes_a_black_hole() {
     let mut client = t.impatient_client();
     client.command(&["PING"]);
 
-    // given a black hole with a request in it
+    // given a connection through a black hole, on which a request was sent
     t.proxy.black_hole(true);
     let error = client.try_command(&["INCR", "counter"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     assert!(t.redis.command(&["GET", "counter"]).is_nil());
 
-    // and another client, which is accepted and receives nothing
+    // and another connection, which the proxy accepts, but on which nothing arrives
     let mut late = t.impatient_client();
     let error = late.try_command(&["INCR", "counter"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 
-    // when it ends, then everything arrives
+    // when the black hole ends, then everything arrives
     t.proxy.black_hole(false);
     assert!(client.next_reply().is_ok());
     assert!(late.next_reply().is_ok());
@@ -143,7 +143,7 @@ fn nothing_passes_a_black_hole() {
 }
 
 #[test]
-fn black_hole_holds_replies_as_well() {
+fn black_hole_holds_back_replies_as_well_as_requests() {
     let t = Setup::new();
     let mut client = t.impatient_client();
     client.send(&["BLPOP", "list", "0"]).unwrap();
@@ -169,14 +169,14 @@ fn black_hole_can_be_cut() {
     t.proxy.cut();
     assert_ne!(client.next_reply().unwrap_err().kind(), ErrorKind::WouldBlock);
 
-    // its content does not arrive later
+    // Bytes that were in the black hole when it was cut never arrive.
     t.proxy.black_hole(false);
     assert_eq!(t.client().command(&["PING"]).text(), "PONG");
     assert!(t.redis.command(&["GET", "counter"]).is_nil());
 }
 
 #[test]
-fn delay_holds_back_replies_and_not_requests() {
+fn proxy_delays_replies_but_not_requests() {
     let t = Setup::new();
     let mut client = t.impatient_client();
     client.command(&["PING"]);
@@ -213,32 +213,32 @@ fn dropped_proxy_closes_everything() {
         drop(t.proxy);
 
         assert_ne!(client.next_reply().unwrap_err().kind(), ErrorKind::WouldBlock);
-        // a server that another test starts just now has the port until it runs
+        // A server that another test starts at this time may use the port for a moment.
         eventually("nobody listens", LONG, || Connection::try_open(port, IMPATIENCE).is_err());
     }
 }
 
 #[test]
 fn cut_link_separates_two_nodes_until_it_is_healed() {
-    // given a primary and its replica, and no Sentinel that would replace one
+    // given a primary and its replica, and no Sentinel that would start a failover
     let redis = linked();
     let (master, replica) = (&redis.servers()[0], &redis.servers()[1]);
 
     // when the link between them is cut
     redis.links().cut("redis-0", "redis-1");
 
-    // then each receives nothing from the other
+    // then the replica receives nothing from the primary
     eventually("the replica has noticed", LONG, || !is_connected(replica));
     master.command(&["SET", "key", "1"]);
     assert!(replica.command(&["GET", "key"]).is_nil());
 
-    // while clients reach both
+    // and clients still reach both servers
     for server in 0..2 {
         let mut client = Connection::open(redis.announced_port(server));
         assert_eq!(client.command(&["PING"]).text(), "PONG");
     }
 
-    // and then it does
+    // When the link is healed, the replica receives the write.
     redis.links().heal("redis-1", "redis-0");
     replica.wait_until_synced();
     assert_eq!(replica.command(&["GET", "key"]).text(), "1");
@@ -261,8 +261,8 @@ fn bytes_sent_into_a_black_hole_arrive_after_healing() {
 }
 
 #[test]
-fn one_client_can_be_cut_off_and_another_not() {
-    // given a client with links of its own
+fn link_cut_separates_one_client_and_no_other() {
+    // given a client with separate links
     let redis = linked();
     let announced = redis.announced_port(0);
     let own = redis.links().client("left")[&announced];
@@ -270,12 +270,12 @@ fn one_client_can_be_cut_off_and_another_not() {
     let mut right = Connection::open(announced);
     assert_eq!(left.command(&["PING"]).text(), "PONG");
 
-    // when it is cut off, the others are not
+    // when this client is cut off, then other clients are not
     redis.links().cut("left", "redis-0");
     assert!(left.try_command(&["PING"]).is_err());
     assert_eq!(right.command(&["PING"]).text(), "PONG");
 
-    // when the others are, it is not
+    // when the other clients are cut off, then this client is not
     redis.links().heal_all();
     redis.links().cut("redis-0", Links::CLIENTS);
     assert!(right.try_command(&["PING"]).is_err());
@@ -288,7 +288,7 @@ fn link_without_a_target_is_reported() {
     linked().links().cut(Links::CLIENTS, "redis-7");
 }
 
-/// A primary and a replica with links, watched by a Sentinel with a long timeout.
+/// Starts a primary and a replica with links. A Sentinel with a long timeout watches them.
 fn linked() -> Sentinels {
     Sentinels::options().links().replicas(1).sentinels(1).down_after(LONG * 60).start()
 }
@@ -317,12 +317,12 @@ impl Setup {
         Connection::try_open(self.proxy.port(), IMPATIENCE).unwrap()
     }
 
-    /// The counter, as the server has it.
+    /// The value of the counter in the server.
     fn counter(&self) -> String {
         self.redis.command(&["GET", "counter"]).text().to_owned()
     }
 }
 
-/// Long enough for a reply, short enough to wait for none.
+/// Long enough for a reply, and short enough for a test that expects no reply.
 const IMPATIENCE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(20);

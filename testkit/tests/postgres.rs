@@ -1,4 +1,4 @@
-//! The promises of a PostgreSQL server for one test.
+//! Tests of the test kit: a PostgreSQL server keeps its promises.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,12 +52,13 @@ fn session_keeps_its_transaction_until_commit_or_drop() {
         let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         eventually("this number waits", SOON, || postgres.sql(count) == number);
     };
-    // The session is idle in its transaction before the update, too.
+    // The query is part of the condition, because the session is already idle in its transaction
+    // before the `UPDATE`.
     let begun = "SELECT count(*) FROM pg_stat_activity \
                  WHERE state = 'idle in transaction' AND query LIKE 'UPDATE%'";
     eventually("the transaction is open", SOON, || postgres.sql(begun) == "1");
 
-    // when another changes it, then that waits for the end of the transaction
+    // when another session changes the row, then it waits for the end of the transaction
     thread::scope(|scope| {
         let other = scope.spawn(|| postgres.sql("UPDATE t SET n = n * 10"));
         waiting("1");
@@ -66,7 +67,7 @@ fn session_keeps_its_transaction_until_commit_or_drop() {
     });
     assert_eq!(postgres.sql("SELECT n FROM t"), "20");
 
-    // when it is dropped in the middle, then no row is changed
+    // when a session is dropped within its transaction, then no row is changed
     session.tell("BEGIN; UPDATE t SET n = 3;");
     eventually("the transaction is open", SOON, || postgres.sql(begun) == "1");
     drop(session);
@@ -75,15 +76,15 @@ fn session_keeps_its_transaction_until_commit_or_drop() {
 }
 
 #[test]
-fn missing_server_says_how_to_install_it() {
-    // given this test program, run again where there is no PostgreSQL
+fn error_for_a_missing_server_says_how_to_install_it() {
+    // given a second run of this test program that finds no PostgreSQL
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "rejected_statement_fails_with_the_message_of_postgres"])
         .env("POSTGRES_BIN", "/no/such/folder")
         .output()
         .unwrap();
 
-    // then its tests fail, and say what to do
+    // then its test fails, and the message names the remedy
     assert!(!output.status.success());
     let text_out = String::from_utf8_lossy(&output.stdout);
     let advice = "PostgreSQL is missing: install it with \

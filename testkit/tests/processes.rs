@@ -1,4 +1,4 @@
-//! Processes can be killed, and take their servers with them.
+//! Tests of the test kit: a killed process takes its servers with it.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,11 +9,11 @@ use testkit::{Connection, Helper, eventually};
 
 #[test]
 fn server_dies_with_the_process_that_started_it() {
-    // given a process with a server
+    // given a process that has started a server
     let (owner, server) = owner();
     assert_eq!(Connection::open(server.port).command(&["PING"]).text(), "PONG");
 
-    // when the process is killed without a cleanup, then the server has ended
+    // when the process is killed and cannot clean up, then the server ends
     owner.kill();
     eventually("the server is gone", LONG, || !server.is_alive());
     eventually("the port is closed", LONG, || Connection::try_open(server.port, SHORT).is_err());
@@ -42,7 +42,7 @@ fn process_that_ends_by_itself_can_be_waited_for() {
 }
 
 #[test]
-fn process_can_be_killed_while_it_is_waited_for() {
+fn process_can_be_killed_while_another_thread_waits_for_it() {
     let (owner, _) = owner();
     owner.pause();
     thread::scope(|scope| {
@@ -75,7 +75,7 @@ fn missing_line_error_shows_the_received_lines() {
     assert!(message.contains("hello"), "{message}");
 }
 
-/// A process that has started a server, and that server.
+/// Starts a process that starts a server. Returns both.
 fn owner() -> (Helper, Server) {
     let owner = Helper::example("owner", &[]);
     let line = owner.next_line(LONG);
@@ -89,8 +89,8 @@ struct Server {
 }
 
 impl Server {
-    /// Returns whether it runs. A process that has ended but was not waited for is still listed as
-    /// a zombie.
+    /// Returns whether the process runs. A process that has ended, and for which nobody has waited,
+    /// is still listed as a zombie.
     fn is_alive(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid));
         status.is_ok_and(|status| !status.contains("State:\tZ"))

@@ -1,4 +1,4 @@
-//! A replica has what its master had, until it is promoted.
+//! Tests of the test kit: a replica has the data of its master, until it is promoted.
 
 use testkit::Redis;
 
@@ -23,17 +23,17 @@ fn promoted_replica_takes_writes_and_stops_copying() {
     let replica = Redis::start_replica_of(&master);
     replica.promote();
 
-    // when both are written to
+    // when a client writes to both servers
     master.command(&["SET", "kept", "2"]);
     assert_eq!(replica.command(&["SET", "own", "3"]).text(), "OK");
 
-    // then each has its own
+    // then each server has only its own write
     assert_eq!(replica.command(&["GET", "kept"]).text(), "1");
     assert!(master.command(&["GET", "own"]).is_nil());
 }
 
 #[test]
-fn primary_that_returns_as_a_replica_drops_its_data() {
+fn primary_that_becomes_a_replica_again_drops_its_data() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     replica.promote();
@@ -46,7 +46,7 @@ fn primary_that_returns_as_a_replica_drops_its_data() {
 }
 
 #[test]
-fn master_with_a_password_is_followed() {
+fn replica_follows_a_primary_with_a_password() {
     let master = Redis::options().password("secret").start();
     master.command(&["SET", "key", "1"]);
     let replica = Redis::start_replica_of(&master);
@@ -54,7 +54,7 @@ fn master_with_a_password_is_followed() {
 }
 
 #[test]
-fn replica_follows_its_master_after_a_restart_too() {
+fn replica_follows_its_primary_again_after_a_restart() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     replica.restart();
@@ -63,7 +63,7 @@ fn replica_follows_its_master_after_a_restart_too() {
     replica.catch_up_with(&master);
     assert_eq!(replica.command(&["GET", "key"]).text(), "1");
 
-    // until it is promoted
+    // After its promotion, the server no longer follows.
     replica.promote();
     replica.restart();
     assert_eq!(replica.command(&["ROLE"]).list()[0].text(), "master");
@@ -96,7 +96,7 @@ fn replica_logs_in_as_the_replication_user() {
 }
 
 #[test]
-fn replica_and_its_master_speak_tls_if_both_do() {
+fn replica_and_primary_use_tls_if_both_have_tls() {
     for (of_master, of_replica, in_tls) in
         [(true, true, true), (true, false, false), (false, true, false)]
     {

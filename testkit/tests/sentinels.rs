@@ -1,4 +1,4 @@
-//! Sentinels really replace a master, and say so.
+//! Tests of the test kit: Sentinels really replace a master, and publish it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,30 +20,30 @@ fn sentinels_name_the_primary_and_know_each_other() {
 
 #[test]
 fn failover_moves_the_primary_and_is_published() {
-    // given a master with something in it
+    // given a master with data
     let redis = Sentinels::start();
     let old = redis.master().port();
     redis.master().command(&["SET", "key", "1"]);
     redis.servers()[1..].iter().for_each(|replica| replica.catch_up_with(redis.master()));
     let events = redis.listen();
 
-    // when the Sentinels replace it
+    // when the Sentinels replace the master
     let new = redis.fail_over();
 
-    // then another one takes writes and has what it had
+    // then the new master has the data, and takes writes
     assert_ne!(new.port(), old);
     assert_eq!(new.command(&["GET", "key"]).text(), "1");
     assert_eq!(new.command(&["SET", "key", "2"]).text(), "OK");
     let received = events.wait_for("+switch-master", LONG);
     assert_eq!(received.text, format!("mymaster 127.0.0.1 {old} 127.0.0.1 {}", new.port()));
 
-    // and in the end the old one follows it
+    // and in the end the old master follows the new one
     redis.wait_until_agreed();
     assert_eq!(redis.servers()[0].command(&["GET", "key"]).text(), "2");
 }
 
 #[test]
-fn stopped_master_is_replaced_and_comes_back_as_a_replica() {
+fn stopped_primary_returns_as_a_replica_after_the_failover() {
     let redis = Sentinels::options().impatient().start();
     let events = redis.listen();
     redis.servers()[0].stop();
@@ -61,7 +61,7 @@ fn stopped_master_is_replaced_and_comes_back_as_a_replica() {
 }
 
 #[test]
-fn paused_master_is_replaced() {
+fn paused_primary_is_replaced() {
     let redis = Sentinels::options().replicas(1).impatient().start();
     redis.servers()[0].pause();
     let new = redis.wait_for_master_other_than(0).port();
@@ -74,7 +74,7 @@ fn paused_master_is_replaced() {
 
 #[test]
 fn primary_without_its_data_stays_primary() {
-    // given Sentinels that take their time
+    // given Sentinels with a long timeout
     let redis = Sentinels::options()
         .down_after(Duration::from_secs(60))
         .server_options(Redis::options().persistent())
@@ -82,11 +82,11 @@ fn primary_without_its_data_stays_primary() {
     let master = redis.master();
     master.command(&["SET", "key", "1"]);
 
-    // when the master restarts with its data, then it is there
+    // when the master restarts with its data, then it is still the master
     master.restart();
     assert_eq!(master.command(&["GET", "key"]).text(), "1");
 
-    // when it restarts without its data, then all of them lose theirs
+    // when the master restarts without its data, then its replicas lose their data, too
     master.stop();
     master.lose_data();
     master.start_again();
@@ -100,7 +100,7 @@ fn primary_without_its_data_stays_primary() {
 }
 
 #[test]
-fn promoted_master_is_one_after_a_restart() {
+fn promoted_primary_stays_primary_after_a_restart() {
     let redis = Sentinels::start();
     let new = redis.fail_over();
     redis.wait_until_agreed();
@@ -110,7 +110,7 @@ fn promoted_master_is_one_after_a_restart() {
 }
 
 #[test]
-fn sentinel_remembers_after_a_restart() {
+fn sentinel_remembers_the_primary_after_a_restart() {
     let redis = Sentinels::start();
     let new = redis.fail_over().port();
     let sentinel = &redis.sentinels()[0];
@@ -192,33 +192,33 @@ fn cut_separates_clients_from_one_server_only() {
     assert!(client.try_command(&["PING"]).is_err());
     assert!(try_ping(master).is_err());
 
-    // then it is the master still, with its replicas
+    // then this server is still the master, with its replicas
     redis.wait_until_agreed();
     assert_eq!(redis.master_number(), 0);
     redis.links().heal(Links::CLIENTS, "redis-0");
     assert_eq!(try_ping(master).unwrap(), "PONG");
 
-    // and those that restart are known by their links again
+    // and servers that restart announce the same ports again
     redis.servers()[1].restart();
     redis.sentinels()[1].restart();
     redis.wait_until_agreed();
 }
 
 #[test]
-fn master_that_only_clients_reach_is_replaced() {
-    // given a primary that only clients reach
+fn primary_that_only_clients_reach_is_replaced() {
+    // given a primary that only clients can reach
     let redis = Sentinels::options().links().impatient().start();
     let all = redis.links().names();
     let others: Vec<_> = all.iter().map(String::as_str).filter(|it| *it != "redis-0").collect();
     redis.links().split(&["redis-0"], &others);
 
-    // when it is replaced, then clients write to both
+    // when the Sentinels replace it, then clients can write to the old and to the new primary
     let new = redis.wait_for_master_other_than(0);
     let mut of_old = Connection::open(redis.announced_port(0));
     assert_eq!(of_old.command(&["SET", "key", "old"]).text(), "OK");
     assert_eq!(new.command(&["SET", "key", "new"]).text(), "OK");
 
-    // until all is healed
+    // When all links are healed, the data of the new primary replaces that of the old one.
     redis.links().heal_all();
     redis.wait_until_agreed();
     assert_eq!(redis.servers()[0].command(&["GET", "key"]).text(), "new");
@@ -226,19 +226,19 @@ fn master_that_only_clients_reach_is_replaced() {
 
 #[test]
 fn partition_may_have_a_primary_on_each_side() {
-    // given a master that is left alone with one Sentinel
+    // given a master that can reach only one Sentinel
     let redis = Sentinels::options().links().impatient().start();
     let side = ["redis-0", "sentinel-0"];
     redis.links().split(&side, &["redis-1", "redis-2", "sentinel-1", "sentinel-2"]);
 
-    // when the others have replaced it, then that one still sends clients to it
+    // when the other Sentinels have replaced the master, then this Sentinel still names the old one
     eventually("the others have another master", LONG, || {
         [1, 2].into_iter().all(|it| redis.master_seen_by(it).is_some_and(|master| master != 0))
     });
     assert_eq!(redis.master_seen_by(0), Some(0));
     assert_eq!(redis.servers()[0].command(&["SET", "key", "old"]).text(), "OK");
 
-    // until all is healed
+    // When all links are healed, the write to the old master is lost.
     redis.links().heal_all();
     let new = redis.wait_for_master_other_than(0);
     redis.wait_until_agreed();
@@ -273,8 +273,8 @@ fn try_ping(port: u16) -> std::io::Result<String> {
     Ok(reply.text().to_owned())
 }
 
-/// The permissions that replicas and Sentinels need at a server, according to the documentation of
-/// Redis.
+/// The permissions that replicas and Sentinels need at a server, as the documentation of Redis
+/// lists them.
 const REPLICATES: &[&str] = &[
     "&*",
     "+psync",
@@ -293,7 +293,7 @@ const REPLICATES: &[&str] = &[
     "+script|kill",
 ];
 
-/// The permissions that one Sentinel needs at another.
+/// The permissions that a Sentinel needs at another Sentinel.
 const WATCHES: &[&str] = &[
     "&*",
     "+auth",

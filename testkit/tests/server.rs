@@ -1,4 +1,4 @@
-//! Servers start, stop, pause and keep what they promise to keep.
+//! Tests of the test kit: servers start, stop and pause, and keep the data that they should keep.
 
 use std::collections::HashSet;
 use std::fs;
@@ -31,7 +31,7 @@ fn dropped_server_leaves_no_process() {
 }
 
 #[test]
-fn plain_server_forgets_when_it_restarts() {
+fn plain_server_loses_its_data_at_a_restart() {
     let redis = Redis::start();
     redis.command(&["SET", "key", "value"]);
     let (port, pid) = (redis.port(), redis.pid());
@@ -44,7 +44,7 @@ fn plain_server_forgets_when_it_restarts() {
 }
 
 #[test]
-fn persistent_server_remembers_when_it_restarts() {
+fn persistent_server_keeps_its_data_at_a_restart() {
     let redis = Redis::options().persistent().start();
     redis.command(&["SET", "key", "value"]);
     redis.restart();
@@ -52,7 +52,7 @@ fn persistent_server_remembers_when_it_restarts() {
 }
 
 #[test]
-fn persistent_server_forgets_what_it_loses() {
+fn persistent_server_starts_empty_after_lose_data() {
     let redis = Redis::options().persistent().start();
     redis.command(&["SET", "key", "value"]);
     redis.stop();
@@ -62,7 +62,7 @@ fn persistent_server_forgets_what_it_loses() {
 }
 
 #[test]
-fn user_from_the_start_is_there_after_a_restart_too() {
+fn user_of_the_start_options_exists_after_a_restart() {
     let redis = Redis::options().password("other").user("reader", &["~mine", "+get"]).start();
     for _ in 0..2 {
         let mut reader = Connection::open(redis.port());
@@ -88,7 +88,7 @@ fn server_runs_unless_it_is_stopped_or_paused() {
 
 #[test]
 fn user_has_only_its_acl_permissions() {
-    // given a user, made without a trace in the counts
+    // given a user, whose creation does not change the counts
     let redis = Redis::start();
     redis.command(&["SET", "mine", "1"]);
     let before = redis.calls();
@@ -96,18 +96,18 @@ fn user_has_only_its_acl_permissions() {
     assert_eq!(url, format!("redis://reader:secret@127.0.0.1:{}/", redis.port()));
     assert_eq!(redis.calls().since(&before).to_string(), "no calls");
 
-    // when it logs in
+    // when a client logs in as this user
     let mut reader = Connection::open(redis.port());
     assert_eq!(reader.command(&["AUTH", "reader", "secret"]).text(), "OK");
 
-    // then it may do that
+    // then the client may do what the permissions allow, and nothing else
     assert_eq!(reader.command(&["GET", "mine"]).text(), "1");
     assert!(reader.command(&["GET", "theirs"]).error().starts_with("NOPERM"));
     assert!(reader.command(&["DEL", "mine"]).error().starts_with("NOPERM"));
 }
 
 #[test]
-fn stopped_server_refuses_until_it_starts_again() {
+fn stopped_server_refuses_connections_until_it_starts() {
     let redis = Redis::start();
     let mut connection = Connection::open(redis.port());
 
@@ -121,7 +121,7 @@ fn stopped_server_refuses_until_it_starts_again() {
 }
 
 #[test]
-fn paused_server_answers_when_it_is_resumed() {
+fn paused_server_replies_when_it_is_resumed() {
     let redis = Redis::start();
     let mut connection = Connection::try_open(redis.port(), SHORT).unwrap();
     for _ in 0..3 {
@@ -158,22 +158,22 @@ fn debug_commands_are_allowed() {
 }
 
 #[test]
-fn wrong_setting_shows_the_log() {
+fn error_for_a_wrong_setting_shows_the_server_log() {
     let failure = catch_unwind(|| Redis::options().arg("--no-such-setting", "1").start());
     let message = *failure.unwrap_err().downcast::<String>().unwrap();
     assert!(message.contains(">>> 'no-such-setting"), "{message}");
 }
 
 #[test]
-fn missing_server_says_how_to_install_it() {
-    // given a machine that has no Redis, or not the one that is chosen
+fn error_for_a_missing_server_says_how_to_install_it() {
+    // given a machine without Redis, and one without the chosen server
     let chosen = "LEASEHOLD_SERVER is `/no/such/redis-server`, which is missing: `make servers`";
     let advices = [
         ("PATH", "redis-server is missing: install it with `apt-get install -y redis-server`\n"),
         ("LEASEHOLD_SERVER", chosen),
     ];
     for (variable, advice) in advices {
-        // when this test program is run again there
+        // when this test program runs again with these settings
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "plain_server_replies"])
             .env_remove("LEASEHOLD_SERVER")
@@ -181,7 +181,7 @@ fn missing_server_says_how_to_install_it() {
             .output()
             .unwrap();
 
-        // then its tests fail, and say what to do
+        // then its test fails, and the message names the remedy
         assert!(!output.status.success());
         let text_out = String::from_utf8_lossy(&output.stdout);
         assert!(text_out.contains(advice), "{text_out}");
@@ -189,7 +189,7 @@ fn missing_server_says_how_to_install_it() {
 }
 
 #[test]
-fn unix_socket_answers() {
+fn server_replies_on_a_unix_socket() {
     let redis = Redis::options().unix_socket().start();
     let url = redis.unix_url();
     let path = url.strip_prefix("unix://").unwrap();
@@ -212,7 +212,7 @@ fn tls_is_verified_by_the_authority() {
     assert_eq!(redis.tls_url(), format!("rediss://localhost:{port}/"));
     assert_eq!(redis.command(&["PING"]).text(), "PONG");
 
-    // and by no other authority
+    // A client that trusts only another authority rejects the server.
     let stranger = Redis::options().tls().start();
     let other_ca = stranger.ca_path();
     let other_ca = other_ca.to_str().unwrap();
@@ -246,7 +246,7 @@ fn many_servers_start_side_by_side() {
     let starting: Vec<_> = (0..12).map(|_| thread::spawn(Redis::start)).collect();
     let servers: Vec<_> = starting.into_iter().map(|start| start.join().unwrap()).collect();
 
-    // each is another one
+    // Each server has its own data.
     for (number, redis) in servers.iter().enumerate() {
         assert!(redis.command(&["GET", "number"]).is_nil());
         redis.command(&["SET", "number", &number.to_string()]);
@@ -258,13 +258,14 @@ fn many_servers_start_side_by_side() {
 #[test]
 fn server_outlives_the_thread_that_started_it() {
     let redis = thread::spawn(Redis::start).join().unwrap();
-    // The kernel would have killed it by then.
+    // If the server were tied to the thread that started it, the kernel would have killed it by
+    // now.
     thread::sleep(Duration::from_millis(50));
     assert_eq!(redis.command(&["PING"]).text(), "PONG");
 }
 
 #[test]
-fn loading_server_is_waited_for() {
+fn restart_returns_only_after_the_server_loaded_its_data() {
     let redis = Redis::options().persistent().arg("--key-load-delay", "300").start();
     for number in 0..1_000 {
         redis.command(&["SET", &format!("key{number}"), "value"]);

@@ -1,9 +1,9 @@
-//! The commands of a server can be counted and read.
+//! Tests of the test kit: a test can count and read the commands of a server.
 
 use testkit::{Connection, Redis};
 
 #[test]
-fn difference_is_what_the_test_has_sent() {
+fn counter_difference_has_only_commands_of_the_test() {
     for redis in [Redis::start(), Redis::options().password("secret").start()] {
         let before = redis.calls();
         redis.command(&["SET", "a", "1"]);
@@ -14,7 +14,7 @@ fn difference_is_what_the_test_has_sent() {
         let calls = after.since(&before);
         assert_eq!(calls.to_string(), "get: 2, set: 1");
         assert_eq!((calls.of("GET"), calls.of("del"), calls.total()), (2, 0, 3));
-        // counting does not count
+        // Reading the counts does not change them.
         assert_eq!(redis.calls().since(&after).to_string(), "no calls");
     }
 }
@@ -28,7 +28,7 @@ fn commands_in_a_script_are_counted() {
 }
 
 #[test]
-fn tests_own_info_and_ping_are_counted() {
+fn info_and_ping_that_a_test_sends_are_counted() {
     let redis = Redis::start();
     let before = redis.calls();
     let mut connection = Connection::open(redis.port());
@@ -47,7 +47,7 @@ fn counters_restart_with_the_server() {
     redis.calls();
     redis.restart();
     let begun = redis.calls();
-    // Valkey 9 asks itself for a setting as it starts.
+    // At its start, Valkey 9 sends itself a `CONFIG GET`.
     assert_eq!(begun.total(), begun.of("config|get"), "{begun}");
     redis.command(&["INFO", "server"]);
     assert_eq!(redis.calls().since(&begun).to_string(), "info: 1");

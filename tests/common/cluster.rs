@@ -16,7 +16,7 @@ pub(crate) async fn built(cluster: &Cluster, builder: ClientBuilder) -> Client {
     builder.connect(&cluster.url()).await.expect("the cluster is up")
 }
 
-/// Two addresses of a node, of which its clients know one.
+/// Two addresses of a node. Clients know only one of them at a time.
 pub(crate) struct Ways {
     node: u16,
     before: Proxy,
@@ -31,7 +31,8 @@ impl Ways {
         Self { node: node.port(), before, after, reported }
     }
 
-    /// The address translation to the other address of the node.
+    /// Returns an address translation for a client: from the own address of the node to the address
+    /// that clients should use now.
     pub(crate) fn translation(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + 'static {
         let (node, reported) = (self.node.to_string(), Arc::clone(&self.reported));
         move |it| {
@@ -40,7 +41,8 @@ impl Ways {
         }
     }
 
-    /// Closes the current address, and returns the other one, which is open from now on.
+    /// Closes the address that clients use, and returns the other one, which they should use from
+    /// now on.
     pub(crate) fn lead_elsewhere(self) -> Proxy {
         self.reported.store(self.after.port(), Ordering::SeqCst);
         drop(self.before);
@@ -48,12 +50,12 @@ impl Ways {
     }
 }
 
-/// Returns the owner of `name`.
+/// Returns the node that has the slot of `name`.
 pub(crate) fn owner(cluster: &Cluster, name: &str) -> Arc<Redis> {
     cluster.owner_of(Cluster::slot_of(name))
 }
 
-/// Returns a master that does not own `name`.
+/// Returns a master that does not have the slot of `name`.
 pub(crate) fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
     let owner = owner(cluster, name).port();
     cluster.masters().into_iter().find(|node| node.port() != owner).expect("there are others")
@@ -61,6 +63,6 @@ pub(crate) fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
 
 /// Whether this node, which may be a replica, has a key `name`.
 pub(crate) fn has(node: &Redis, name: &str) -> bool {
-    // Unlike other commands, this one is not redirected to the master.
+    // `KEYS` has no key in its arguments, so a replica does not redirect it to its master.
     !node.command(&["KEYS", name]).list().is_empty()
 }

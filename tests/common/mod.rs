@@ -21,8 +21,8 @@ use tracing::{
     subscriber::{DefaultGuard, NoSubscriber},
 };
 
-/// The limit for an operation that takes almost no time, because the machine may be busy with other
-/// tests.
+/// The limit for an operation that takes almost no time. It is long because the machine may be busy
+/// with other tests.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
 /// The strategy of a client that never subscribes.
@@ -72,7 +72,7 @@ pub(crate) async fn held_and_waited_for(
     (guard, waiting)
 }
 
-/// Waits until the health of `client` is as expected, and returns it.
+/// Waits until the health of `client` satisfies `expected`, and returns that health.
 pub(crate) async fn healed(
     client: &Client,
     limit: Duration,
@@ -91,24 +91,24 @@ pub(crate) async fn healed(
     within(limit, what, healed).await
 }
 
-/// Returns the guard of `waiter`, which must come soon.
+/// Returns the guard of `waiter`, which must acquire within `SOON`.
 pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
     let entered = within(SOON, "the waiter enters", waiter).await;
     entered.expect("the waiter does not panic").expect("the waiter enters")
 }
 
-/// Releases `guard`, the last of its hold, which must have been held until now.
+/// Releases `guard`, the last guard of its hold. The hold must not have been lost.
 pub(crate) async fn release_guard(guard: LockGuard) {
     assert_eq!(guard.release().await.expect("the server answers"), Release::Released);
 }
 
-/// Releases `guard`, one of two of its hold.
+/// Releases `guard`, one of the two guards of its hold.
 pub(crate) async fn release_one_of_two(guard: LockGuard) {
     let left = guard.release().await.expect("the server answers");
     assert_eq!(left, Release::StillHeld { count: 1 });
 }
 
-/// Waits until `condition` holds, and lets other tasks run meanwhile.
+/// Waits until `condition` is true, and lets other tasks run meanwhile.
 pub(crate) async fn comes_true(what: &str, condition: impl Fn() -> bool) {
     let comes_true = async {
         while !condition() {
@@ -123,23 +123,23 @@ pub(crate) fn until_subscribed(redis: &Redis, channel: &str) {
     eventually("somebody listens", SOON, || subscribers(redis, channel) == 1);
 }
 
-/// Waits until a waiter of `channel` is subscribed, has asked again after that, and sleeps. Before,
-/// its own request might acquire without a message. `before` is the count from just before it began
-/// to wait.
+/// Waits until a waiter of `channel` is subscribed, has repeated its request after that, and
+/// sleeps. An earlier request might acquire without a message. `before` is the count of calls from
+/// just before the waiter began to wait.
 pub(crate) fn until_asleep(redis: &Redis, channel: &str, before: &Calls) {
     until_subscribed(redis, channel);
     let asked = || redis.calls().since(before).of("evalsha") >= 2;
     eventually("it has asked again", SOON, asked);
 }
 
-/// The connections of Leasehold clients to a server, one per line.
+/// The lines of `CLIENT LIST` that describe connections of Leasehold clients.
 pub(crate) fn ours(redis: &Redis) -> Vec<String> {
     let clients = redis.command(&["CLIENT", "LIST"]);
     let lines = clients.text().lines().filter(|line| line.contains(" name=leasehold:"));
     lines.map(str::to_owned).collect()
 }
 
-/// The number of these connections.
+/// The number of connections of Leasehold clients to a server.
 pub(crate) fn connections(redis: &Redis) -> usize {
     ours(redis).len()
 }
@@ -149,7 +149,7 @@ pub(crate) fn subscribers(redis: &Redis, channel: &str) -> i64 {
     redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number()
 }
 
-/// All keys, in order.
+/// All keys of a server, sorted.
 pub(crate) fn keys(redis: &Redis) -> Vec<String> {
     let reply = redis.command(&["KEYS", "*"]);
     let mut keys: Vec<_> = reply.texts().into_iter().map(str::to_owned).collect();
@@ -157,38 +157,38 @@ pub(crate) fn keys(redis: &Redis) -> Vec<String> {
     keys
 }
 
-/// Fields and values of a hash, in pairs.
+/// The fields and values of a hash, in pairs.
 pub(crate) fn hash(redis: &Redis, key: &str) -> Vec<(String, String)> {
     let reply = redis.command(&["HGETALL", key]);
     let pair = |pair: &[&str]| (pair[0].to_owned(), pair[1].to_owned());
     reply.texts().chunks(2).map(pair).collect()
 }
 
-/// Returns the result of `PTTL`: −1 without a lease, −2 without a key.
+/// Returns the result of `PTTL`: −1 if the key has no TTL, −2 if the key does not exist.
 pub(crate) fn pttl(redis: &Redis, key: &str) -> i64 {
     redis.command(&["PTTL", key]).number()
 }
 
-/// Acquires the lock `name` with the commands of Redisson.
+/// Acquires the lock `name` with the commands that Redisson sends.
 pub(crate) fn hold_by_hand(redis: &Redis, name: &str, owner: &str, ttl: Duration) {
     redis.command(&["HSET", name, owner, "1"]);
     redis.command(&["PEXPIRE", name, &ttl.as_millis().to_string()]);
 }
 
-/// Releases it with the commands of Redisson.
+/// Releases the lock `name` with the commands that Redisson sends.
 pub(crate) fn release_by_hand(redis: &Redis, name: &str) {
-    // In one step. Otherwise a client that asks in between would be notified of a release before
-    // its own hold.
+    // `DEL` and `PUBLISH` are one script. If a client acquired between them, it would receive the
+    // message of a release that was before its own hold.
     let release = "redis.call('DEL', KEYS[1]) redis.call('PUBLISH', ARGV[1], '0')";
     redis.command(&["EVAL", release, "1", name, &channel(name)]);
 }
 
-/// The channel of releases of `name`, which has no braces.
+/// The channel of the releases of `name`. `name` must contain no braces.
 pub(crate) fn channel(name: &str) -> String {
     format!("redisson_lock__channel:{{{name}}}")
 }
 
-/// A subscriber of one channel, without the library.
+/// A subscriber of one channel that does not use the library.
 pub(crate) struct Listener<'a> {
     redis: &'a Redis,
     connection: Connection,
@@ -202,10 +202,11 @@ impl<'a> Listener<'a> {
         Self { redis, connection, channel: channel.to_owned() }
     }
 
-    /// All messages since the last call.
+    /// Returns all messages since the last call.
     pub(crate) fn received(&mut self) -> Vec<String> {
         const END: &str = "no more for now";
-        // Messages that were published before this come before it.
+        // Redis delivers in order: every message that was published before `END` arrives before
+        // `END`.
         self.redis.command(&["PUBLISH", &self.channel, END]);
         let mut next = || {
             let message = self.connection.next_reply().expect("the message comes");
@@ -222,9 +223,9 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Records the logs of this thread until the guard is dropped.
     pub(crate) fn begin() -> (Self, DefaultGuard) {
-        // If there is only one subscriber, tracing decides once, for all threads, whether a line is
-        // recorded: in the first thread that reaches it. This may be a thread of another test,
-        // which records nothing.
+        // With only one subscriber, tracing decides once, for all threads, whether it records a log
+        // line. The first thread that reaches the line decides. That thread may run another test,
+        // which records nothing. A second subscriber makes tracing decide per thread.
         static SECOND: OnceLock<Dispatch> = OnceLock::new();
         SECOND.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let log = Self::default();
@@ -248,22 +249,22 @@ impl Write for Log {
     }
 }
 
-/// The key of the queue for `name`, which has no braces.
+/// The key of the queue of `name`. `name` must contain no braces.
 pub(crate) fn queue(name: &str) -> String {
     format!("leasehold_lock__queue:{{{name}}}")
 }
 
-/// The channel of queued clients, in addition to the channel of all waiters.
+/// The channel of the clients that have queue entries. The channel of all waiters is another one.
 pub(crate) fn queuers(name: &str) -> String {
     format!("leasehold_lock__channel:{{{name}}}")
 }
 
-/// The channel on which only `client` is notified.
+/// The channel that wakes only `client`.
 pub(crate) fn turns_of(client: &Client, name: &str) -> String {
     format!("leasehold_lock__waiter:{{{name}}}:{}", client.id())
 }
 
-/// The key with the time of the last yield window of `name`.
+/// The key that has the time of the last yield window of `name`.
 pub(crate) fn yielded(name: &str) -> String {
     format!("leasehold_lock__yield:{{{name}}}")
 }
@@ -273,26 +274,27 @@ pub(crate) fn places(redis: &Redis, name: &str) -> usize {
     redis.command(&["ZRANGE", &queue(name), "0", "-1"]).list().len()
 }
 
-/// Waits until the queue of `name` has this many entries.
+/// Waits until the queue of `name` has `number` entries.
 #[track_caller]
 pub(crate) fn until_places(redis: &Redis, name: &str, number: usize) {
     eventually("they have their places", SOON, || places(redis, name) == number);
 }
 
-/// Checks that it reports a text that is not a number, and does not print it.
+/// Asserts that `error` reports a text that is not a number, and that the error does not contain
+/// the text `there`.
 pub(crate) fn is_no_number(error: &Error, there: &str) {
     let wrong = |found: &str| found == "text, not a number";
     assert!(matches!(error, Error::WrongType { found, .. } if wrong(found)), "{error:?}");
     assert!(!error.is_transient() && !format!("{error} {error:?}").contains(there), "{error:?}");
 }
 
-/// A client of an existing user.
+/// A client that logs in as an existing user.
 pub(crate) async fn as_user(redis: &Redis, user: &str) -> Client {
     let builder = Client::builder().credentials(user, "secret");
     builder.connect(&redis.url()).await.expect("it may connect")
 }
 
-/// The port of this machine with an address that no certificate contains.
+/// Returns an address of this machine that no certificate contains, with `port`.
 #[cfg(feature = "tls")]
 pub(crate) async fn by_another_name(port: u16) -> String {
     use tokio::{
@@ -315,18 +317,18 @@ pub(crate) async fn by_another_name(port: u16) -> String {
 /// The page of the guide on the permissions of users.
 pub(crate) const GUIDE: &str = include_str!("../../docs/guide/acl.md");
 
-/// The commands of the guide that create `user`, word by word.
+/// The commands that create `user`, exactly as the guide has them.
 pub(crate) fn commands_of_the_guide(user: &str) -> Vec<Vec<&str>> {
     let begin = ["ACL", "SETUSER", user];
     acl_rules_in(GUIDE, user).iter().map(|rights| [&begin, &rights[..]].concat()).collect()
 }
 
-/// Creates a user as the guide says. Where `CLIENT SETINFO` exists, the user may call it, because
-/// some servers reject it otherwise.
+/// Creates a user as the guide describes. If the server has `CLIENT SETINFO`, the user may call it,
+/// because some servers otherwise reject the login.
 pub(crate) fn follow(redis: &Redis, words: &[impl AsRef<str>]) {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
-    // Redis 7.0 knows no such command.
+    // Redis 7.0 does not have `CLIENT SETINFO`, and rejects a rule that names it.
     redis.command(&["ACL", "SETUSER", words[2], "+client|setinfo"]);
 }
 
@@ -337,12 +339,12 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Five Leasehold clients that acquire `name` repeatedly, and hold it for this long.
+    /// Five Leasehold clients that acquire `name` repeatedly, and keep it for `hold`.
     pub(crate) async fn of(redis: &Redis, name: &str, hold: Duration) -> Self {
         Self::with(redis, name, hold, |lock| lock).await
     }
 
-    /// The same, with other settings of the lock.
+    /// As `of`, with other settings of the lock.
     pub(crate) async fn with(
         redis: &Redis,
         name: &str,
@@ -369,7 +371,7 @@ impl Chain {
         Self { clients, tasks }
     }
 
-    /// The number of their holds.
+    /// The number of holds that all clients had.
     pub(crate) fn granted(&self) -> u64 {
         self.clients.iter().map(|client| client.stats().granted).sum()
     }
@@ -381,8 +383,8 @@ impl Drop for Chain {
     }
 }
 
-/// The tokens of two holds, one after the other. The first holder was paused until its lease ended,
-/// and then the second one acquired.
+/// The tokens of two holds. The first holder was paused until its lease ended, and then the second
+/// holder acquired.
 pub(crate) async fn stopped_and_next(redis: &Redis) -> (u64, u64) {
     let lock = client(redis).await.fenced_lock("orders:42").expect("it is a name");
     let stopped = lock.clone().lease(ms(100)).acquire().await.expect("the server is up");

@@ -1,4 +1,4 @@
-//! A waiter acquires: in order, soon after a release, and at the end of a lease at the latest.
+//! When a waiter acquires: in order, soon after a release, and at the latest at the end of a lease.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,8 +10,8 @@ use leasehold::{Client, Error, Release, WaitStrategy};
 use super::world::{AT_ONCE, SECOND_LOOK, World, door, entered, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn waiter_woken_in_vain_knows_the_current_holder() {
-    // given three waiters in order, the second one with a fixed lease
+async fn waiter_woken_while_the_lock_is_held_knows_the_new_holder() {
+    // given three waiters in order, the second with a fixed lease
     let world = World::new();
     let [first, second, third] = [(); 3].map(|()| door(&Client::with_store(&world.store)));
     let guard = world.door().acquire().await.unwrap();
@@ -19,14 +19,15 @@ async fn waiter_woken_in_vain_knows_the_current_holder() {
     let second = waiting(second.lease(millis(400))).await;
     let third = waiting(third).await;
 
-    // when a release wakes them all, and the next one passes the lock on
+    // when a release wakes all of them, the first waiter acquires and releases, and the second
+    // never releases
     leave(guard).await;
     leave(entered(first).await).await;
     let dies = entered(second).await;
     let held_since = Instant::now();
     std::mem::forget(dies);
 
-    // then the third one comes when that lease ends
+    // then the third acquires when the fixed lease of the second ends
     let guard = entered(third).await;
     assert!(held_since.elapsed() <= millis(400) + AT_ONCE, "{:?}", held_since.elapsed());
     leave(guard).await;
@@ -43,11 +44,11 @@ async fn waiter_acquires_at_once_when_the_holder_releases() {
         sleep(secs(60)).await;
         assert!(!waiter.is_finished());
 
-        // when the holder leaves
+        // when the holder releases
         let left = Instant::now();
         leave(guard).await;
 
-        // then the waiter enters at once, not at the next poll
+        // then the waiter acquires at once, and not at its next poll
         let _guard = entered(waiter).await;
         assert!(left.elapsed() < AT_ONCE, "{:?}, {in_one_client}", left.elapsed());
     }
@@ -72,7 +73,7 @@ async fn waiter_acquires_when_a_fixed_lease_ends() {
     let start = Instant::now();
     let _guard = world.door().lease(secs(10)).acquire().await.unwrap();
 
-    // then a waiter enters when it ends, neither before nor much later
+    // then a waiter acquires when the lease ends, neither before nor much later
     let _entered = world.other_door().acquire().await.unwrap();
     assert!(start.elapsed() >= secs(10));
     assert!(start.elapsed() < secs(10) + AT_ONCE);
@@ -95,7 +96,7 @@ async fn waiters_of_one_process_acquire_in_order() {
         sleep(millis(1)).await;
     }
 
-    // when they enter one after the other
+    // then the waiters acquire one after the other, in the order in which they began to wait
     leave(guard).await;
     join_all(waiters).await;
     assert_eq!(*order.lock().unwrap(), (0..10).collect::<Vec<_>>());
@@ -108,25 +109,25 @@ async fn unnotified_release_is_noticed_within_seconds() {
     let _guard = world.door().ttl(secs(3_600)).acquire().await.unwrap();
     let waiter = waiting(world.other_door()).await;
 
-    // when the store forgets the holder without a message
+    // when the store loses the hold and publishes no message
     let lost = Instant::now();
     world.store.lose("door");
 
-    // then the waiter enters long before the lease would have ended
+    // then the waiter acquires long before the lease would have ended
     let _guard = entered(waiter).await;
     assert!(lost.elapsed() < SECOND_LOOK, "{:?}", lost.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn polling_waiter_acquires_within_the_longest_pause() {
-    // given a polling waiter whose pauses are as long as they may be
+    // given a polling waiter that has waited until its pauses reached their maximum
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let polling = WaitStrategy::Polling { initial: millis(1), max: millis(400) };
     let waiter = waiting(world.other_door().wait_strategy(polling)).await;
     sleep(secs(10)).await;
 
-    // then it enters within one pause and its jitter
+    // then the waiter acquires within one pause and its jitter
     let left = Instant::now();
     leave(guard).await;
     let _guard = entered(waiter).await;
@@ -170,7 +171,7 @@ async fn waiter_keeps_waiting_while_the_store_is_unreachable() {
         sleep(secs(60)).await;
         assert!(!waiter.is_finished());
 
-        // when it is back, then the waiter enters within two seconds
+        // when the store replies correctly again, then the waiter acquires within two seconds
         let back = Instant::now();
         world.store.resume();
         world.store.heal();

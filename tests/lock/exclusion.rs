@@ -1,4 +1,4 @@
-//! At most one holds the lock at a time.
+//! At most one task holds the lock at a time.
 
 use std::{
     collections::HashSet,
@@ -48,7 +48,7 @@ async fn tasks_of_many_clients_exclude_each_other() {
         let (inside, rounds) = (Arc::clone(&inside), Arc::clone(&rounds));
         tokio::spawn(async move {
             let guard = lock.acquire().await.unwrap();
-            // then no other task is inside at the same time
+            // then no other task holds at the same time
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
             sleep(millis(7)).await;
             inside.fetch_sub(1, Ordering::SeqCst);
@@ -57,7 +57,7 @@ async fn tasks_of_many_clients_exclude_each_other() {
         })
     });
 
-    // and each of them gets there
+    // and each task acquires once
     let released = join_all(tasks.collect::<Vec<_>>()).await;
     assert!(released.iter().all(|it| matches!(it, Ok(Release::Released))));
     assert_eq!(rounds.load(Ordering::SeqCst), 60);
@@ -93,7 +93,7 @@ async fn each_acquisition_has_its_own_owner_of_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_of_any_text_are_kept_apart() {
+async fn locks_with_different_names_of_any_text_are_independent() {
     let client = Client::in_memory();
     let long = "x".repeat(512);
     let names = ["a", "a ", "a\n", "a\0", "ключ", "🔒", "{tenant}:a", &long];

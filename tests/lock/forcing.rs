@@ -1,4 +1,4 @@
-//! An operator releases a lock of another holder.
+//! An operator releases a lock that another client holds.
 
 use tokio::time::{Instant, sleep};
 
@@ -25,7 +25,7 @@ async fn holder_notices_a_forced_release_at_its_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forced_release_reaches_a_holder_of_a_waiting_process() {
+async fn holder_in_a_process_with_waiters_notices_a_forced_release() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let waiter = waiting(world.door()).await;

@@ -1,4 +1,4 @@
-//! Within one client the grant passes from hold to hold.
+//! Within one client, a grant passes from one hold to the next.
 
 use std::{
     sync::{
@@ -18,11 +18,11 @@ use leasehold::{Error, Lock, LockGuard, LostReason, Release, Result, WaitStrateg
 
 use super::world::{AT_ONCE, World, door, entered, leave, millis, secs, waiting};
 
-/// So short that no request was sent.
+/// Too short for a request. A task that acquires within this time got a hand-off grant.
 const WITHOUT_ASKING: Duration = millis(1);
 
 impl World {
-    /// A lock that may stay with the one client for longer than a test takes.
+    /// A lock whose grant one client may hand on for longer than a test takes.
     fn staying(&self) -> Lock {
         self.door().local_handoff(1_000, secs(7 * 24 * 60 * 60))
     }
@@ -32,7 +32,7 @@ impl World {
     }
 }
 
-/// Returns the guard of `waiter`, which needs no request.
+/// Returns the guard of `waiter`, which must acquire without a request.
 async fn handed(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
     let entered = timeout(WITHOUT_ASKING, waiter).await;
     entered.expect("it enters without asking").unwrap().unwrap()
@@ -40,20 +40,20 @@ async fn handed(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
 
 #[tokio::test(start_paused = true)]
 async fn next_task_acquires_while_the_store_is_silent() {
-    // given a holder and two waiters behind it
+    // given a holder, and two waiters of its client
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
     let third = waiting(world.staying()).await;
     world.store.stall();
 
-    // when it is released, and then dropped
+    // when the first guard is released, and the second one is dropped
     leave(guard).await;
     let guard = handed(second).await;
     drop(guard);
     let guard = handed(third).await;
 
-    // then no request was sent
+    // then the next tasks acquired without a request
     assert_eq!((world.handed_over(), world.one.stats().granted), (2, 3));
     world.store.resume();
     leave(guard).await;
@@ -62,7 +62,7 @@ async fn next_task_acquires_while_the_store_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_clients_see_one_holder_and_one_count() {
+async fn other_clients_see_an_unchanged_holder_during_hand_offs() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -75,7 +75,7 @@ async fn other_clients_see_one_holder_and_one_count() {
     assert_eq!((holder.owner(), holder.count()), (guard.owner(), 1));
     assert_eq!(world.other_door().held_by(guard.owner()).await.unwrap(), 1);
 
-    // and its remaining time is that of the grant, no more
+    // and its remaining time is at most that of the grant
     let (theirs, ours) = (holder.remaining().unwrap(), guard.remaining().unwrap());
     assert!(ours <= theirs && theirs < secs(28), "{ours:?}, {theirs:?}");
     assert!(world.other_door().try_acquire().await.unwrap().is_none());
@@ -121,7 +121,7 @@ async fn task_with_another_profile_requests_its_own_grant() {
         assert!(released.elapsed() < AT_ONCE, "{wanted:?}: {:?}", released.elapsed());
         assert_eq!(world.handed_over(), 0, "{wanted:?}");
 
-        // and has the whole time that it requested
+        // and has the whole lease that its own profile requests
         let holder = world.door().holder().await.unwrap().unwrap();
         assert!(holder.remaining().unwrap() > time - AT_ONCE, "{wanted:?}: {holder}");
         leave(guard).await;
@@ -146,7 +146,7 @@ async fn polling_waiter_takes_the_same_handed_over_grant() {
 
 #[tokio::test(start_paused = true)]
 async fn other_client_acquires_after_the_limit_of_hand_offs() {
-    // given four tasks of one client, and a later one of another client
+    // given four tasks of one client, and then one of another client, that wait
     let world = World::new();
     let lock = world.door().local_handoff(2, secs(3_600));
     let guard = lock.acquire().await.unwrap();
@@ -157,14 +157,14 @@ async fn other_client_acquires_after_the_limit_of_hand_offs() {
     let elsewhere = waiting(world.other_door()).await;
     let mut here = here.into_iter();
 
-    // when the lock has been handed over twice
+    // when the first client has handed the lock over twice
     leave(guard).await;
     let guard = handed(here.next().unwrap()).await;
     leave(guard).await;
     let guard = handed(here.next().unwrap()).await;
     leave(guard).await;
 
-    // then the other client has it, and the first one again after that
+    // then the other client acquires, and after its release the last task of the first client
     let guard = handed(elsewhere).await;
     assert_eq!(world.handed_over(), 2);
     let last = here.next().unwrap();
@@ -174,7 +174,7 @@ async fn other_client_acquires_after_the_limit_of_hand_offs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_client_acquires_after_the_hand_off_time() {
+async fn other_client_acquires_after_the_time_limit_of_hand_offs() {
     let world = World::new();
     let lock = world.door().local_handoff(1_000, millis(50));
     let guard = lock.acquire().await.unwrap();
@@ -196,7 +196,7 @@ async fn other_client_acquires_after_the_hand_off_time() {
 
 #[tokio::test(start_paused = true)]
 async fn two_busy_clients_share_the_lock() {
-    // given five tasks of each client that always want the lock
+    // given two clients, each with five tasks that acquire the lock again after each release
     let world = World::new();
     let counts = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
     let mut tasks = Vec::new();
@@ -214,7 +214,7 @@ async fn two_busy_clients_share_the_lock() {
         }
     }
 
-    // then each has about half of it
+    // then each client acquires about half of the time
     sleep(secs(10)).await;
     tasks.iter().for_each(JoinHandle::abort);
     let [ours, theirs] = counts.map(|count| count.load(Ordering::SeqCst));
@@ -270,8 +270,8 @@ async fn handed_over_hold_can_be_lost() {
             _ => world.store.stall(),
         }
 
-        // then it is notified at the renewal, or at the end of the grant, which was renewed when a
-        // waiter came
+        // then the client reports the loss: at the next renewal if the store lost the hold, and at
+        // the local deadline if the store is silent
         assert_eq!(guard.lost().await, reason);
         let reported = if reason == LostReason::NotOwned { secs(1) } else { millis(2_968) };
         assert!(granted.elapsed() >= reported, "{reason}: {:?}", granted.elapsed());
@@ -298,7 +298,7 @@ async fn lost_hold_is_not_handed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn hold_due_for_renewal_is_not_handed_over() {
-    // given a hold whose renewal gets no reply
+    // given a hold whose renewal got no reply
     let world = World::new();
     let lock = world.staying().ttl(secs(3));
     let guard = lock.acquire().await.unwrap();
@@ -306,7 +306,7 @@ async fn hold_due_for_renewal_is_not_handed_over() {
     world.store.stall();
     sleep(millis(1_500)).await;
 
-    // then its release waits for the store, and so does the next
+    // then the release waits for the store, and so does the next waiter
     let releasing = tokio::spawn(guard.release());
     sleep(millis(500)).await;
     assert!(!second.is_finished() && !releasing.is_finished());
@@ -363,7 +363,7 @@ async fn handed_over_hold_counts_max_hold_from_its_hand_off() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_releases_a_grant_that_was_just_handed_over() {
-    // given a task that got the grant, and has not run since
+    // given a task that was handed the grant, and that has not run since
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -372,10 +372,10 @@ async fn shutdown_releases_a_grant_that_was_just_handed_over() {
     assert_eq!(world.handed_over(), 1);
     assert!(!second.is_finished());
 
-    // when its client is shut down
+    // when the client of this task is shut down
     let shutdown = world.one.shutdown(secs(10)).await;
 
-    // then it does not acquire, and no other waiter is blocked
+    // then the task does not acquire, and it blocks no other waiter
     assert!(matches!(second.await.unwrap(), Err(Error::ShutDown)));
     assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));
     leave(handed(elsewhere).await).await;

@@ -1,4 +1,4 @@
-//! The inspection of a lock without acquiring it.
+//! Reading the state of a lock without acquiring it.
 
 use tokio::time::{Instant, sleep};
 

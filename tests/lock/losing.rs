@@ -1,4 +1,4 @@
-//! A holder learns that its lock is lost.
+//! A guard reports that its hold is lost.
 
 use futures_util::FutureExt;
 use tokio::{
@@ -19,7 +19,7 @@ async fn loss_is_reported_to_every_observer() {
     assert_eq!(early.await, LostReason::Expired);
     assert_eq!(guard.lost().await, LostReason::Expired);
 
-    // also for later calls, and for calls after the guard was dropped
+    // and to later calls of `lost`, whose futures may outlive the guard
     let late = guard.lost();
     drop(guard);
     assert_eq!(late.await, LostReason::Expired);
@@ -68,13 +68,13 @@ async fn lost_hold_is_never_held_again() {
 
 #[tokio::test(start_paused = true)]
 async fn guard_knows_the_loss_at_once_after_a_process_pause() {
-    // given a hold, and a process that is stopped for longer than its lease
+    // given a hold, and a process that does not run until the lease has ended
     let guard = World::new().door().acquire().await.unwrap();
     let lost = guard.lost();
     yield_now().await;
     assert!(advance(secs(40)).now_or_never().is_none());
 
-    // then the first check reports that it is over, before any other task ran
+    // then the first call of `is_held` returns false, although no other task has run
     assert!(!guard.is_held());
     assert_eq!(lost.now_or_never(), Some(LostReason::Expired));
 }

@@ -1,4 +1,4 @@
-//! The lock, its guard and its client, in virtual time: one file for each operation.
+//! The lock, its guard and its client, in virtual time. Each file tests one operation.
 
 mod acquiring;
 mod exclusion;

@@ -1,4 +1,4 @@
-//! The effect of a release, and of a failed one.
+//! The effect of a release, and of a release that fails.
 
 use tokio::time::{Instant, sleep};
 
@@ -7,7 +7,7 @@ use leasehold::{Client, Error, LostReason, MemoryStore, Release};
 use super::world::{AT_ONCE, World, door, gone, leave, millis, secs};
 
 #[tokio::test(start_paused = true)]
-async fn each_reentry_is_counted_and_each_release_counts_back() {
+async fn hold_count_grows_by_each_reentry_and_falls_by_each_release() {
     let lock = World::new().door();
     let first = lock.acquire().await.unwrap();
     let second = first.reenter().await.unwrap();
@@ -16,7 +16,7 @@ async fn each_reentry_is_counted_and_each_release_counts_back() {
     assert_eq!((first.count(), third.count()), (3, 3));
     assert_eq!(first.owner(), third.owner());
 
-    // in any order
+    // whatever the order of the releases
     assert_eq!(first.release().await.unwrap(), Release::StillHeld { count: 2 });
     assert_eq!(lock.holder().await.unwrap().unwrap().count(), 2);
     assert_eq!(third.release().await.unwrap(), Release::StillHeld { count: 1 });
@@ -26,7 +26,7 @@ async fn each_reentry_is_counted_and_each_release_counts_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_task_yields_a_fiftieth_of_its_long_hold() {
+async fn returning_task_pauses_for_a_fiftieth_of_its_long_hold() {
     let lock = World::new().door();
     for (held, left) in [(millis(40), millis(0)), (millis(100), millis(2)), (secs(9), millis(8))] {
         let guard = lock.acquire().await.unwrap();
@@ -40,7 +40,7 @@ async fn returning_task_yields_a_fiftieth_of_its_long_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_client_yields_a_fiftieth_of_its_short_holds() {
+async fn returning_client_pauses_for_a_fiftieth_of_its_short_holds() {
     let lock = World::new().door();
     let (held, mut rested, mut longest) = (millis(20), millis(0), millis(0));
     for _ in 0..800 {
@@ -70,7 +70,7 @@ async fn dropped_reentry_restores_the_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reentries_at_the_same_time_are_all_counted_also_by_the_store() {
+async fn concurrent_reentries_are_all_counted_by_client_and_store() {
     for stalled in [false, true] {
         for round in 0..20 {
             // given concurrent reentries
@@ -87,7 +87,7 @@ async fn reentries_at_the_same_time_are_all_counted_also_by_the_store() {
             });
             let (_second, _third) = (second.unwrap(), third.unwrap());
 
-            // then each counts, in any order of their requests
+            // then every reentry counts, in whatever order the store executes the requests
             assert_eq!(guard.count(), 3);
             let counted = lock.held_by(guard.owner()).await.unwrap();
             assert_eq!(counted, 3, "stalled: {stalled}, round {round}");
@@ -106,7 +106,7 @@ async fn reentry_renews_the_lease_that_the_watchdog_keeps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reentry_after_the_end_is_refused_with_the_reason() {
+async fn reentry_after_the_loss_is_refused_with_the_reason() {
     let world = World::new();
     let guard = world.door().lease(secs(1)).acquire().await.unwrap();
     sleep(secs(2)).await;
@@ -143,7 +143,7 @@ async fn release_after_the_lease_returns_expired() {
 
 #[tokio::test(start_paused = true)]
 async fn release_of_a_lost_lock_names_the_new_holder() {
-    // given a hold that ended for any reason, and a later hold
+    // given a hold that was lost for either reason, and a later hold of another task
     for reason in [LostReason::Expired, LostReason::NotOwned] {
         let world = World::new();
         let guard = match reason {
@@ -156,7 +156,7 @@ async fn release_of_a_lost_lock_names_the_new_holder() {
         }
         let next = world.other_door().acquire().await.unwrap();
 
-        // then the release tells both
+        // then the release returns the reason and the new holder
         let release = guard.release().await.unwrap();
         let Release::NotHeld { reason: reported, holder, .. } = release else {
             panic!("{release:?}")
@@ -164,7 +164,7 @@ async fn release_of_a_lost_lock_names_the_new_holder() {
         assert_eq!(reported, reason);
         assert_eq!(holder.unwrap().owner(), next.owner());
 
-        // and leaves the other one alone
+        // and does not release the new hold
         assert!(world.door().is_locked().await.unwrap());
         assert_eq!(next.release().await.unwrap(), Release::Released);
     }
@@ -182,7 +182,7 @@ async fn dropping_a_lost_guard_leaves_the_next_holder_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_share_of_a_lost_hold_learns_that_it_was_lost() {
+async fn every_guard_of_a_lost_hold_reports_the_loss() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
@@ -197,18 +197,18 @@ async fn every_share_of_a_lost_hold_learns_that_it_was_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn unanswered_release_continues_in_the_background() {
-    // given a store that is silent
+    // given a store that does not reply
     let world = World::new();
     let guard = world.door().ttl(secs(300)).acquire().await.unwrap();
     world.store.stall();
 
-    // then the release gives up before long
+    // then the call of `release` fails soon
     let start = Instant::now();
     let refused = guard.release().await.unwrap_err();
     assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
     assert!(start.elapsed() >= secs(5) && start.elapsed() < secs(7), "{:?}", start.elapsed());
 
-    // and is made when the store is back
+    // and the client releases in the background when the store replies again
     world.store.resume();
     let entered = world.other_door().acquire_within(secs(2)).await;
     assert!(entered.is_ok(), "{entered:?}");
@@ -266,7 +266,7 @@ async fn guard_dropped_after_its_client_still_frees_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forgotten_lock_stays_held_until_its_lease_ends() {
+async fn lock_of_a_forgotten_guard_stays_held_until_its_lease_ends() {
     let store = MemoryStore::new();
     let [mine, yours] = [(); 2].map(|()| Client::with_store(&store));
     let lease = secs(300);
@@ -282,14 +282,14 @@ async fn forgotten_lock_stays_held_until_its_lease_ends() {
         for client in [&mine, &yours] {
             assert!(client.lock("job").unwrap().try_acquire().await.unwrap().is_none());
         }
-        // and no task renews it
+        // and the client does not renew the forgotten hold
         sleep(lasts - millis(1)).await;
         assert!(yours.lock("job").unwrap().is_locked().await.unwrap());
         sleep(millis(2)).await;
         let next = yours.lock("job").unwrap().try_acquire().await.unwrap();
         next.unwrap().release().await.unwrap().into_result().unwrap();
     }
-    // nor does a shutdown release it
+    // and a shutdown does not release the forgotten hold
     mine.lock("job").unwrap().acquire().await.unwrap().forget();
     let shutdown = mine.shutdown(secs(1)).await;
     assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));
@@ -297,7 +297,7 @@ async fn forgotten_lock_stays_held_until_its_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shared_hold_stays_when_one_reader_forgets_it() {
+async fn shared_read_hold_stays_when_one_guard_is_forgotten() {
     let prices = Client::in_memory().read_write_lock("prices").unwrap();
     let (one, other) = (prices.read().acquire().await.unwrap(), prices.read().acquire().await);
     one.forget();

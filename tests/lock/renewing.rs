@@ -1,4 +1,4 @@
-//! The watchdog renews current holds, and nothing else.
+//! The watchdog renews current holds, and no others.
 
 use tokio::time::{Instant, sleep};
 
@@ -56,13 +56,13 @@ async fn dropped_guard_is_not_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn local_deadline_is_before_the_end_in_the_store() {
+async fn local_deadline_is_before_the_lease_end_in_the_store() {
     let lock = World::new().door().lease(secs(10));
     let guard = lock.acquire().await.unwrap();
     let believed = guard.remaining().unwrap();
     assert!(believed < secs(10) && believed > secs(9), "{believed:?}");
 
-    // and the client stops to believe before another one can acquire
+    // and the holder stops trusting its hold before another client can acquire
     assert_eq!(guard.lost().await, LostReason::Expired);
     assert!(lock.is_locked().await.unwrap());
 }
@@ -73,7 +73,7 @@ async fn fixed_lease_ends_in_time_and_is_never_renewed() {
     let start = Instant::now();
     let guard = world.door().lease(secs(10)).acquire().await.unwrap();
 
-    // not by reentry either
+    // and a reentry does not renew it
     sleep(secs(8)).await;
     let again = guard.reenter().await.unwrap();
     assert!(again.remaining().unwrap() <= secs(2));
@@ -110,7 +110,7 @@ async fn max_hold_ends_a_renewable_hold() {
     assert_eq!(start.elapsed().as_secs(), 100);
     assert!(!guard.is_held());
 
-    // others acquire at the latest one ttl later, even if the guard is never dropped
+    // other clients acquire at most one ttl later, even if the guard is never dropped
     let _entered = world.other_door().acquire().await.unwrap();
     assert!(start.elapsed() <= secs(130) + AT_ONCE, "{:?}", start.elapsed());
     let release = guard.release().await.unwrap();
@@ -118,7 +118,7 @@ async fn max_hold_ends_a_renewable_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_acquires_when_the_guard_of_the_longest_hold_drops() {
+async fn waiter_acquires_when_a_guard_is_dropped_after_max_hold() {
     let world = World::new();
     let guard = world.door().max_hold(secs(100)).acquire().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::MaxHold);
@@ -130,7 +130,7 @@ async fn waiter_acquires_when_the_guard_of_the_longest_hold_drops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shorter_of_lease_and_max_hold_counts() {
+async fn hold_ends_after_the_shorter_of_lease_and_max_hold() {
     let lock = World::new().door();
     let guard = lock.clone().lease(secs(5)).max_hold(secs(50)).acquire().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Expired);
@@ -153,7 +153,7 @@ async fn short_outage_leaves_a_hold_in_doubt() {
         world.store.resume();
         world.store.heal();
 
-        // and continues when the store recovers
+        // and the hold continues when the store recovers
         sleep(secs(300)).await;
         assert!(guard.is_held(), "{words:?}");
         assert!(world.one.stats().renewals_failed > 0);
@@ -186,7 +186,7 @@ async fn many_holds_are_all_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shortest_and_the_longest_durations_work() {
+async fn shortest_and_longest_lease_durations_work() {
     let lock = World::new().door();
     let century = secs(100 * 365 * 24 * 60 * 60);
     for lock in [lock.clone().ttl(century), lock.clone().lease(century), lock.clone()] {

@@ -1,4 +1,4 @@
-//! Without a runtime, and with one after another.
+//! Calls without a runtime, and calls on one runtime after another.
 
 use futures_util::FutureExt;
 use tokio::{
@@ -11,8 +11,8 @@ use leasehold::{Client, Error};
 
 use super::world::{World, door, leave, millis, secs};
 
-/// A runtime with paused time. Each has separate time, so nothing sleeps on a runtime that another
-/// one follows.
+/// A runtime with paused time. Each runtime has a clock of its own, so a timer of one runtime never
+/// fires on another.
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
@@ -53,7 +53,7 @@ fn client_works_on_a_second_runtime_after_the_first() {
     let lock = door(&client);
     runtime().block_on(async { leave(lock.acquire().await.unwrap()).await });
 
-    // then its watchdog works on the next one, and its background releases too
+    // then on the next runtime, its watchdog and its background releases work
     runtime().block_on(async {
         let guard = lock.acquire().await.unwrap();
         sleep(secs(300)).await;
@@ -100,8 +100,8 @@ fn guard_dropped_between_runtimes_is_released_by_shutdown() {
 }
 
 #[test]
-fn release_of_a_dead_runtime_is_made_by_the_next() {
-    // given a background release in flight to a hanging store
+fn release_of_an_ended_runtime_is_sent_by_the_next_runtime() {
+    // given a background release whose request got no reply
     let world = World::new();
     runtime().block_on(async {
         let guard = world.door().acquire().await.unwrap();
@@ -112,20 +112,20 @@ fn release_of_a_dead_runtime_is_made_by_the_next() {
         }
     });
 
-    // when its runtime ends, and the client is used on another one
+    // when the runtime of this release ends, and the client is used on another one
     world.store.resume();
     runtime().block_on(async {
         drop(world.one.lock("window").unwrap().acquire().await.unwrap());
 
-        // then it is made there
+        // then the client releases on the second runtime
         let entered = world.other_door().acquire_within(secs(5)).await;
         assert!(entered.is_ok(), "{entered:?}");
     });
 }
 
 #[test]
-fn renewal_of_a_dead_runtime_is_made_by_the_next() {
-    // given a renewal in flight to a hanging store
+fn renewal_of_an_ended_runtime_is_sent_by_the_next_runtime() {
+    // given a renewal whose request got no reply
     let world = World::new();
     let first = runtime();
     let guard = first.block_on(async {
@@ -139,12 +139,12 @@ fn renewal_of_a_dead_runtime_is_made_by_the_next() {
     });
     drop(first);
 
-    // when its runtime ends, and the client is used on another one
+    // when the runtime of this renewal ends, and the client is used on another one
     world.store.resume();
     runtime().block_on(async {
         drop(world.one.lock("window").unwrap().acquire().await.unwrap());
 
-        // then the hold is kept there
+        // then the client renews the hold on the second runtime
         sleep(secs(120)).await;
         assert!(guard.is_held(), "{:?}", world.one.stats());
     });

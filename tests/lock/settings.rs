@@ -10,7 +10,7 @@ async fn refusal(lock: &Lock) -> String {
     let refused = lock.acquire().await.unwrap_err();
     assert!(matches!(refused, Error::Duration(_)), "{refused}");
 
-    // with any way to acquire
+    // and every other way to acquire fails with the same text
     let text = refused.to_string();
     let within = lock.acquire_within(secs(1)).await.unwrap_err();
     let tried = lock.try_acquire().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! A client that is shut down.
+//! The shutdown of a client.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use leasehold::{Error, LostReason, Release, WaitStrategy};
 use super::world::{AT_ONCE, World, door, entered, gone, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn clone_acquires_nothing_after_shutdown() {
+async fn clone_of_a_client_acquires_nothing_after_shutdown() {
     let world = World::new();
     let (clone, lock) = (world.one.clone(), world.door());
     world.one.shutdown(secs(1)).await;
@@ -40,7 +40,8 @@ async fn shutdown_accepts_any_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_fails_waiters_at_once() {
-    // given waiters: by messages, by polling, and one in the queue behind another
+    // given one waiter that is subscribed, one that polls, and one that stands in line behind
+    // another task
     let world = World::new();
     let _guard = world.other_door().acquire().await.unwrap();
     let polling = WaitStrategy::Polling { initial: secs(10), max: secs(10) };
@@ -75,9 +76,9 @@ async fn shutdown_ends_unanswered_requests_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reply_after_shutdown_is_no_grant() {
+async fn grant_that_arrives_after_shutdown_is_not_returned() {
     for tried in [false, true] {
-        // given a request in flight when the client is shut down
+        // given a request that has no reply when the client is shut down
         let world = World::new();
         world.store.stall();
         let lock = world.door();
@@ -90,7 +91,7 @@ async fn reply_after_shutdown_is_no_grant() {
         sleep(millis(1)).await;
         world.one.shutdown(millis(100)).await;
 
-        // when the store replies, then no task is granted the lock
+        // when the store replies, then no task holds the lock
         world.store.resume();
         let answer = asking.await.unwrap();
         assert!(matches!(answer, Err(Error::ShutDown)), "{tried}: {answer:?}");
@@ -101,7 +102,7 @@ async fn reply_after_shutdown_is_no_grant() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_guards_for_half_of_its_timeout() {
-    // given one guard that comes back in that time
+    // given a guard that is released within that half
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let (shutdown, release) = tokio::join!(world.one.shutdown(secs(10)), async {
@@ -128,7 +129,7 @@ async fn shutdown_revokes_unreleased_holds() {
     assert_eq!(lost.await, LostReason::ShutDown);
     assert!(!guard.is_held() && !window.is_held());
 
-    // so that other clients acquire at once
+    // and other clients acquire at once
     leave(entered(waiter).await).await;
     assert!(start.elapsed() < secs(5) + AT_ONCE);
     let release = guard.release().await.unwrap();
@@ -170,7 +171,7 @@ async fn shutdown_reports_pending_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_shutdown_finds_nothing_left() {
+async fn second_shutdown_revokes_nothing() {
     let world = World::new();
     let _guard = world.door().acquire().await.unwrap();
     assert_eq!(world.one.shutdown(secs(1)).await.revoked, 1);

@@ -62,13 +62,13 @@ async fn losses_are_counted_by_their_reason_and_only_once() {
         (stats.lost_expired, stats.lost_not_owned, stats.lost_max_hold, stats.lost_shut_down)
     };
 
-    // by a lease that ends
+    // a lease that ended
     let guard = world.door().lease(secs(1)).acquire().await.unwrap();
     guard.lost().await;
     drop(guard.release().await.unwrap());
     assert_eq!(lost(world.one.stats()), (1, 0, 0, 0));
 
-    // by a store that forgets, as a renewal and a release report it
+    // a hold that the store lost, reported by a renewal and by a release
     let guard = world.door().acquire().await.unwrap();
     world.store.lose_everything();
     guard.lost().await;
@@ -78,19 +78,19 @@ async fn losses_are_counted_by_their_reason_and_only_once() {
     drop(guard.release().await.unwrap());
     assert_eq!(lost(world.one.stats()), (1, 2, 0, 0));
 
-    // by the longest hold
+    // a hold that lasted for `max_hold`
     let guard = world.door().max_hold(secs(1)).acquire().await.unwrap();
     guard.lost().await;
     drop(guard);
     assert_eq!(lost(world.one.stats()), (1, 2, 1, 0));
 
-    // by a shutdown
+    // a hold that a shutdown revoked
     let guard = world.door().acquire().await.unwrap();
     world.one.shutdown(millis(10)).await;
     drop(guard);
     assert_eq!(lost(world.one.stats()), (1, 2, 1, 1));
 
-    // and none of these was a release, nor is alive
+    // and no lost hold counts as a release, or as held
     assert_eq!((world.one.stats().released, world.one.stats().held), (0, 0));
 }
 
@@ -119,13 +119,13 @@ async fn late_renewal_is_counted() {
     advance(secs(15)).await;
     sleep(millis(1)).await;
 
-    // then its renewal, planned for the tenth second, was late. The machine's two clocks are
-    // They are read one after the other, so a little may be missing.
+    // then the renewal that was due at 10 s came 6 s late. The client reads two clocks one after
+    // the other, so it may measure a little less.
     let stats = world.one.stats();
     let late = millis(5_900)..secs(7);
     assert!(late.contains(&stats.renewal_lag), "{:?}", stats.renewal_lag);
 
-    // and the greatest delay stays when the next renewal is in time
+    // and the maximum stays when the next renewal is in time
     sleep(secs(15)).await;
     let stats = world.one.stats();
     assert!(stats.renewal_lag < millis(100), "{:?}", stats.renewal_lag);

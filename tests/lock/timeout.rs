@@ -25,7 +25,8 @@ async fn timed_out_names_the_holder_and_the_waiting_time() {
     assert_eq!(holder.unwrap().owner(), guard.owner());
 }
 
-/// Once, the error had the remaining lease of the last request, which was up to seconds old.
+/// Former bug: the error had the remaining lease from the reply to the last request, which was up
+/// to several seconds old.
 #[tokio::test(start_paused = true)]
 async fn timed_out_shows_the_remaining_lease_of_the_holder() {
     let world = World::new();
@@ -36,33 +37,33 @@ async fn timed_out_shows_the_remaining_lease_of_the_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_error_names_the_own_hold() {
+async fn timeout_error_says_that_this_client_holds_the_lock() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let timed_out = world.door().acquire_within(secs(5)).await.unwrap_err();
     assert!(matches!(timed_out, Error::TimedOut { by_this_client: true, .. }), "{timed_out}");
     let text = timed_out.to_string();
     let output = format!(
-        "timed out after 5s waiting for `door`: held by this client itself, `{}`",
+        "timed out after 5s waiting for `door`: held by another guard of this client, `{}`",
         guard.owner()
     );
     assert!(text.starts_with(&output), "{text}");
-    // The text has the end of the lease, which is renewed, and not the end of the hold.
+    // The text shows the end of the lease, which the client renews, and not the end of `max_hold`.
     assert!(text.contains("`, lease ends in 2"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_in_line_also_learns_the_holder() {
-    // given a holder elsewhere and two waiters here
+async fn timeout_of_a_waiter_without_a_request_names_the_holder() {
+    // given a holder in one client, and two waiters in another
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let _first = waiting(world.other_door()).await;
     sleep(secs(1)).await;
 
-    // when the second one gives up, which never sent a request itself
+    // when the second waiter times out, which never sent a request
     let timed_out = world.other_door().acquire_within(millis(1_500)).await.unwrap_err();
 
-    // then it knows as much as the first
+    // then its error has the same facts as an error of the first
     let Error::TimedOut { waited, holder, .. } = timed_out else { panic!("{timed_out}") };
     assert_eq!(waited, millis(1_500));
     assert_eq!(holder.unwrap().owner(), guard.owner());
@@ -114,7 +115,7 @@ async fn timeout_error_names_a_rejecting_store() {
 
 #[tokio::test(start_paused = true)]
 async fn timeout_names_no_former_holder_of_a_silent_store() {
-    // given that this client waited for another one, which released, and holds the lock now
+    // given a client that waited for a former holder, and that holds the lock now
     let world = World::new();
     let former = world.other_door().acquire().await.unwrap();
     let former_owner = former.owner().clone();
@@ -122,11 +123,11 @@ async fn timeout_names_no_former_holder_of_a_silent_store() {
     leave(former).await;
     let _guard = entered(waiter).await;
 
-    // when a waiter of this process times out at a silent store
+    // when another task of this client times out at a store that does not reply
     world.store.stall();
     let gave_up = world.door().acquire_within(secs(1)).await.unwrap_err();
 
-    // then the error does not name the earlier holder
+    // then the error does not name the former holder
     let text = gave_up.to_string();
     assert!(!text.contains(former_owner.as_str()), "{text}");
 }
@@ -152,12 +153,13 @@ async fn endless_timeout_waits_without_a_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_task_asks_before_its_timeout() {
+async fn returning_task_sends_its_request_before_a_short_timeout() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     sleep(secs(1)).await;
     leave(guard).await;
-    // It leaves the lock alone for a while, for a possible busy-polling client.
+    // After its release, this client pauses before it acquires again, so that a busy-polling client
+    // can acquire. The pause would be longer than this timeout.
     let guard = world.door().acquire_within(millis(5)).await.unwrap();
     leave(guard).await;
 }

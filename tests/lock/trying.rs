@@ -1,4 +1,4 @@
-//! `try_acquire` returns at once.
+//! `try_acquire` never waits for a holder.
 
 use std::time::Duration;
 

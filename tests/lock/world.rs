@@ -1,4 +1,4 @@
-//! Two clients on one store in memory, and what the tests do with them.
+//! Two clients of one store in memory, and helpers for the tests.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub(crate) const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So short that neither polling nor a timer was involved.
+/// Too short for a poll or a timer. A waiter that acquires within this time was notified.
 pub(crate) const AT_ONCE: Duration = millis(10);
 
-/// A waiter asks by this time even without a notification.
+/// A waiter that receives no notification repeats its request within this time.
 pub(crate) const SECOND_LOOK: Duration = secs(4);
 
-/// Two clients, like two processes.
+/// Two clients of one store, as two processes would have.
 pub(crate) struct World {
     pub(crate) store: MemoryStore,
     pub(crate) one: Client,
@@ -37,12 +37,12 @@ impl World {
         Self { store, one, other }
     }
 
-    /// The lock of the first client.
+    /// The lock `door` of the first client.
     pub(crate) fn door(&self) -> Lock {
         door(&self.one)
     }
 
-    /// The same lock, of the other client.
+    /// The lock `door` of the other client.
     pub(crate) fn other_door(&self) -> Lock {
         door(&self.other)
     }
@@ -52,12 +52,12 @@ pub(crate) fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
 
-/// Releases a current hold.
+/// Releases a guard whose hold must not have been lost.
 pub(crate) async fn leave(guard: LockGuard) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-/// A waiter for `lock` that has sent its first request.
+/// Starts a waiter for `lock` that has sent its first request.
 pub(crate) async fn waiting(lock: Lock) -> JoinHandle<Result<LockGuard>> {
     let waiter = tokio::spawn(async move { lock.acquire().await });
     sleep(millis(1)).await;
@@ -65,12 +65,13 @@ pub(crate) async fn waiting(lock: Lock) -> JoinHandle<Result<LockGuard>> {
     waiter
 }
 
-/// Fails if it is never granted, instead of waiting for ever.
+/// Returns the guard of `waiter`. If the lock is never granted, it panics instead of waiting for
+/// ever.
 pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
     timeout(secs(7 * 24 * 60 * 60), waiter).await.unwrap().unwrap().unwrap()
 }
 
-/// The result of a release of `door` when it has no holder now.
+/// The result of releasing a lost hold of `door`, if nobody holds the lock now.
 pub(crate) fn gone(reason: LostReason) -> Release {
     Release::NotHeld { name: Name::new("door").unwrap(), reason, holder: None }
 }

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_vanishes_with_its_last_field() {
+    fn hash_is_deleted_with_its_last_field() {
         let mut keys = Keyspace::default();
         let hash = keys.make::<Hash>(b"h", 0).unwrap();
         for (field, ends) in [(b"f", 5), (b"g", 7)] {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_hash_vanishes_and_an_empty_text_stays() {
+    fn empty_hash_is_deleted_and_an_empty_string_stays() {
         let mut keys = Keyspace::default();
         keys.make::<Hash>(b"h", 0).unwrap().set(b"f", b"v".to_vec());
         keys.make::<Vec<u8>>(b"t", 0).unwrap();

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pattern_matches_as_in_redis() {
+    fn glob_pattern_matches_like_in_redis() {
         let is = |pattern: &str, text: &str| is_like(pattern.as_bytes(), text.as_bytes());
         assert!(is("*", "") && is("a*c", "abbc") && is("a?c", "abc") && is("[a-c]x", "bx"));
         assert!(is("[^a]x", "bx") && is(r"\*", "*") && is("lock:{*}", "lock:{a}"));

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn integer_is_read_strictly() {
+    fn integer_with_any_other_notation_is_refused() {
         for odd in ["", "-", "+1", "01", "-0", " 1", "1 ", "1.0", "9223372036854775808"] {
             assert_eq!(integer(odd.as_bytes()), None, "{odd:?}");
         }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn double_beyond_a_long_becomes_the_least_one() {
+    fn double_out_of_range_becomes_the_smallest_integer() {
         assert_eq!(truncated(2.9), 2);
         assert_eq!(truncated(-1.5), -1);
         assert_eq!(truncated(1e30), i64::MIN);

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn command_is_read_when_it_is_complete() {
+    fn command_is_parsed_when_all_its_bytes_have_arrived() {
         let whole = "*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n";
         let (request, words) = read(whole);
         assert_eq!(request, Request::Whole(whole.len()));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_command_is_named() {
+    fn error_names_an_invalid_command() {
         assert_eq!(read("*x\r\n").0, Request::Nonsense("invalid multibulk length".into()));
         assert_eq!(read("*1\r\n$-5\r\n").0, Request::Nonsense("invalid bulk length".into()));
         assert_eq!(read("*1\r\n+x\r\n").0, Request::Nonsense("expected '$', got '+'".into()));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_move_one_by_one_or_all() {
+    fn slots_move_to_a_node_one_by_one_or_all_at_once() {
         let mut owners = Owners::equal(3);
         assert_eq!(owners.ranges(), [((0, 5_461), 0), ((5_462, 10_923), 1), ((10_924, 16_383), 2)]);
         for (slot, node) in [(0, 1), (7, 1), (8, 2), (7, 2), (16_383, 0), (8, 0), (7, 0), (0, 0)] {

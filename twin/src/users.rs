@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn last_rule_about_a_command_counts() {
+    fn last_acl_rule_for_a_command_applies() {
         let user = user("on +@all -@scripting +eval -client +client|setname");
         assert!(user.may_run("get", READ));
         assert!(user.may_run("eval", SCRIPTING));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_channels_and_passwords_are_as_the_rules_say() {
+    fn acl_rules_decide_about_keys_channels_and_passwords() {
         let user = user("on >secret ~a:* &b:*");
         assert!(user.admits("secret") && !user.admits("other") && !user.is_open());
         assert!(user.may_touch(b"a:1") && !user.may_touch(b"b:1"));

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn range_may_leave_out_its_bounds() {
+    fn sorted_set_range_may_exclude_its_bounds() {
         let range = Range::read(b"(1", b"+inf").unwrap();
         assert!(!range.has(1.0) && range.has(1.1) && range.has(f64::INFINITY));
         assert!(Range::read(b"x", b"1").is_none());

@@ -48,7 +48,7 @@ async fn promoted_replica_lacks_writes_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn subscriber_is_dismissed_when_its_slot_leaves() {
+async fn sharded_subscriber_is_unsubscribed_when_its_slot_moves() {
     let (cluster, slot) = cluster(0, Delay::None);
     let (from, to) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
     let mut client = speaker(&cluster, from).await;
@@ -60,7 +60,7 @@ async fn subscriber_is_dismissed_when_its_slot_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_reaches_all_nodes_and_sharded_ones_their_shard() {
+async fn plain_message_reaches_all_nodes_and_a_sharded_one_its_shard() {
     let (cluster, slot) = cluster(1, Delay::None);
     let (owner, other) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
     let [mut at_owner, mut at_other] =
@@ -120,7 +120,7 @@ const SCRIPT: &str = "return_redis.call('SET',ARGV[1],1)";
 const FORGETS: &str = "redis.call('DEL',KEYS[1])return_redis.call('GET',KEYS[1])";
 
 #[tokio::test(start_paused = true)]
-async fn nodes_reply_as_those_of_redis() {
+async fn simulated_cluster_nodes_reply_like_redis_nodes() {
     let redis = testkit::Cluster::options().replicas(0).start();
     let (twin, slot) = cluster(0, Delay::None);
     let from = twin.owner(slot);
@@ -204,7 +204,7 @@ fn roles(nodes: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clusters_describe_themselves_as_in_redis() {
+async fn simulated_cluster_describes_its_topology_like_redis() {
     let redis = testkit::Cluster::options().replicas(1).start();
     let (twin, _) = cluster(1, Delay::None);
     let real = redis.owner_of(0);

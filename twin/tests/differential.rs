@@ -572,7 +572,7 @@ async fn ask_all(both: &mut Both, client: usize, words: &[String]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commands_get_the_replies_of_redis() {
+async fn simulated_server_replies_to_commands_like_redis() {
     let mut both = three(1).await;
     let mut random = Rng::with_seed(fastrand_seed());
     for _ in 0..STEPS {
@@ -584,7 +584,7 @@ async fn commands_get_the_replies_of_redis() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scripts_are_run_as_redis_runs_them() {
+async fn simulated_server_runs_scripts_like_redis() {
     let mut both = three(2).await;
     let mut random = Rng::with_seed(fastrand_seed());
     for _ in 0..STEPS {
@@ -602,7 +602,7 @@ async fn scripts_are_run_as_redis_runs_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scripts_of_the_store_do_the_same_on_both() {
+async fn store_scripts_do_the_same_on_redis_and_simulated_server() {
     let mut both = three(3).await;
     let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));
     assert!(own.len() >= 6);
@@ -642,7 +642,7 @@ async fn scripts_of_the_store_do_the_same_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permissions_match_redis_and_change_at_once() {
+async fn simulated_acl_matches_redis_and_changes_at_once() {
     let mut both = three(4).await;
     let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));
     both.ask(0, &["ACL", "SETUSER", "limited", "reset", "on", ">secret", "+@all", "~*", "&*"])
@@ -702,7 +702,7 @@ async fn permissions_match_redis_and_change_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_expires_on_both() {
+async fn key_expires_on_redis_and_simulated_server() {
     let mut both = three(5).await;
     let brief = ["SET a 1 PX 30", "HSET h1 f 1", "PEXPIRE h1 30", "ZADD z1 1 a", "PEXPIRE z1 30"];
     for command in brief {
@@ -717,7 +717,7 @@ async fn key_expires_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn field_expires_on_both() {
+async fn hash_field_expires_on_redis_and_simulated_server() {
     let mut both = Both::start(Redis::start_with_field_ttls(), 9);
     both.connect().await;
     let mut ask = async |commands: &[&str]| {
@@ -747,7 +747,7 @@ async fn field_expires_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_replies_as_redis_without_replicas() {
+async fn wait_without_replicas_replies_like_redis() {
     let mut both = three(8).await;
     let asked = [
         "SET a 1",
@@ -765,7 +765,7 @@ async fn wait_replies_as_redis_without_replicas() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expiry_is_changed_as_requested_on_both() {
+async fn expiry_is_changed_alike_on_redis_and_simulated_server() {
     let mut both = three(7).await;
     both.ask(0, &["SET", "a", "1"]).await;
     for option in [
@@ -790,7 +790,7 @@ async fn expiry_is_changed_as_requested_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejections_have_the_same_text() {
+async fn rejections_match_between_redis_and_simulated_server() {
     let mut both = three(6).await;
     both.ask(0, &["HSET", "h1", "one:1", "1"]).await;
     let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));

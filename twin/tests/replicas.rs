@@ -76,7 +76,7 @@ async fn wait_counts_replicas_with_the_clients_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_ends_at_its_timeout_with_those_there_are() {
+async fn wait_returns_the_acknowledging_replicas_at_its_timeout() {
     let twin = Twin::new(7);
     let [one, two] = [twin.replica(Delay::None), twin.replica(Delay::None)];
     sleep(ms(10)).await;

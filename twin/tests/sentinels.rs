@@ -53,7 +53,7 @@ fn fact<'a>(output: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sentinels_reply_as_those_of_redis() {
+async fn simulated_sentinels_reply_like_redis_sentinels() {
     let real = testkit::Sentinels::options().replicas(1).start();
     real.wait_until_agreed();
     let twin = Sentinels::start(&Net::new(7), 3, 1, Delay::None);
@@ -80,7 +80,7 @@ async fn sentinels_reply_as_those_of_redis() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_news_of_a_failover_demotes_no_later_primary() {
+async fn late_report_of_an_old_failover_demotes_no_newer_primary() {
     let watched = Sentinels::start(&Net::new(7), 3, 1, Delay::None);
     watched.gossip(Delay::Fixed(ms(50)));
     watched.fail_over().unwrap();

@@ -77,7 +77,7 @@ async fn invalid_bytes_get_an_error_and_close_the_connection() {
 // Time.
 
 #[tokio::test(start_paused = true)]
-async fn key_ends_by_the_time_of_the_runtime() {
+async fn key_expires_by_the_virtual_time_of_the_runtime() {
     let (twin, mut client) = server().await;
     client.ask("SET a 1 PX 50").await;
     client.ask("SET b 1").await;
@@ -90,7 +90,7 @@ async fn key_ends_by_the_time_of_the_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clock_may_step_and_leases_are_not_counted_by_it() {
+async fn step_of_the_server_clock_does_not_change_leases() {
     let (twin, mut client) = server().await;
     client.ask("SET a 1 PX 50").await;
     // This is the fifth command. Each command takes a microsecond, because no two have the same
@@ -116,7 +116,7 @@ async fn failed_script_keeps_its_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn script_is_known_by_its_hash_until_it_is_forgotten() {
+async fn script_runs_by_its_hash_until_the_server_forgets_scripts() {
     let (twin, mut client) = server().await;
     let hash = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
     assert_eq!(
@@ -250,7 +250,7 @@ async fn new_connections_may_be_refused_or_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_faults_affect_their_commands() {
+async fn each_simulated_fault_affects_only_its_commands() {
     let (twin, mut client) = server().await;
     client.ask("HSET h f 1").await;
     let lease = ["EVAL", "return redis.call('PEXPIRE', 'h', 60000)", "0"];
@@ -287,7 +287,7 @@ async fn server_faults_affect_their_commands() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_fails_refuses_all_but_logins_in_these_words() {
+async fn failing_server_refuses_all_but_logins_with_the_given_text() {
     let (twin, mut client) = server().await;
     twin.fail(Some("OOM no\r\nmemory"));
     for command in ["PING", "SET a 1", "EVAL return 0", "INFO"] {
@@ -313,7 +313,7 @@ async fn run_id_changes_when_the_server_restarts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_a_test_changes_are_changed_on_replicas_too() {
+async fn keys_that_a_test_changes_are_copied_to_replicas() {
     let (twin, mut client) = server().await;
     let replica = twin.replica(Delay::None);
     client.ask("HSET h f 1").await;
@@ -336,7 +336,7 @@ async fn script_is_not_rejected_after_its_first_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_get_lost_and_are_counted_all_the_same() {
+async fn publish_counts_receivers_even_if_the_message_is_lost() {
     let (twin, mut client) = server().await;
     let mut listener = subscriber(&twin, "c").await;
     twin.lose_messages(500);
@@ -348,7 +348,7 @@ async fn messages_get_lost_and_are_counted_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_may_forget_everything() {
+async fn server_may_lose_all_its_data() {
     let (twin, mut client) = server().await;
     client.ask("HSET h f 1").await;
     client.ask_words(&["SCRIPT", "LOAD", "return 1"]).await;
@@ -361,7 +361,7 @@ async fn server_may_forget_everything() {
 // Replicas.
 
 #[tokio::test(start_paused = true)]
-async fn replica_receives_writes_later() {
+async fn replica_receives_writes_after_its_delay() {
     let (twin, mut client) = server().await;
     client.ask("HSET before f 1").await;
     let replica = twin.replica(Delay::Fixed(ms(20)));
@@ -399,7 +399,7 @@ async fn wait_counts_replicas_that_have_all_that_was_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_waits_for_replicas_is_served_nothing_else() {
+async fn client_gets_no_other_reply_while_it_waits_for_replicas() {
     let (twin, mut client) = server().await;
     let start = Instant::now();
     let answers = async {
@@ -442,7 +442,7 @@ async fn promotion_loses_writes_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn isolated_primary_continues() {
+async fn isolated_primary_continues_to_accept_writes() {
     let (old, mut client) = server().await;
     let new = old.replica(Delay::None);
     sleep(ms(1)).await;
@@ -512,7 +512,7 @@ async fn story(seed: u64) -> Vec<String> {
 }
 
 #[test]
-fn same_seed_repeats_the_same_run() {
+fn simulated_server_repeats_its_run_from_the_same_seed() {
     let reported = |seed| {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();

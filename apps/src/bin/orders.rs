@@ -6,8 +6,9 @@
 //! curl -i -X POST localhost:3000/orders/42/add/5     # prints the new total
 //! ```
 //!
-//! The lock keeps two requests of one order apart. The token keeps out a request that was paused
-//! for longer than its lease: the row remembers the newest token, and each statement compares it.
+//! The lock excludes two requests for one order at the same time. The token rejects a request that
+//! was paused for longer than its lease: the row keeps the highest token, and each statement
+//! compares its own token with it.
 
 use std::{error, time::Duration};
 
@@ -22,11 +23,11 @@ use leasehold::{Client, Error, RunOutcome};
 use sqlx::{PgPool, query, query_scalar};
 use tokio::{net::TcpListener, time::sleep};
 
-/// The column `token` is part of the data.
+/// The column `token` has the highest token that has read or written the row.
 pub(crate) const TABLE: &str = "CREATE TABLE IF NOT EXISTS orders (
     id bigint PRIMARY KEY, total bigint NOT NULL, token bigint NOT NULL DEFAULT 0)";
 
-/// Presents the token and reads. From then on, older holds cannot write.
+/// Stores the token and reads. After this, holds with lower tokens cannot write.
 const READ: &str = "UPDATE orders SET token = $2 WHERE id = $1 AND token <= $2 RETURNING total";
 
 const WRITE: &str = "UPDATE orders SET total = $3, token = $2 WHERE id = $1 AND token <= $2";
@@ -51,7 +52,7 @@ async fn main() -> Result<(), Box<dyn error::Error>> {
 pub(crate) struct Shop {
     pub(crate) locks: Client,
     pub(crate) rows: PgPool,
-    /// How long the work between the read and the write takes.
+    /// How long the work takes between the read and the write.
     pub(crate) work: Duration,
 }
 
@@ -63,7 +64,7 @@ impl Shop {
     async fn add(&self, order: i64, amount: i64, token: i64) -> Result<i64, Failed> {
         let read = query_scalar(READ).bind(order).bind(token).fetch_optional(&self.rows);
         let total: i64 = read.await?.ok_or(Failed::Refused)?;
-        sleep(self.work).await; // asks another service, for example
+        sleep(self.work).await; // for example, a request to another service
         let written = query(WRITE).bind(order).bind(token).bind(total + amount);
         match written.execute(&self.rows).await?.rows_affected() {
             0 => Err(Failed::Refused),
@@ -77,11 +78,12 @@ async fn add(
     Path((order, amount)): Path<(i64, i64)>,
 ) -> Result<String, Failed> {
     let lock = shop.locks.fenced_lock(format!("orders:{order}"))?;
-    // A request waits no longer than its client would.
+    // Nobody waits for the reply any more after this timeout.
     let guard = lock.acquire_within(Duration::from_secs(5)).await?;
     let token = guard.token_i64();
     match guard.run(async |_held| shop.add(order, amount, token).await).await {
-        // The table checked the token, so a loss after the last statement does no harm.
+        // The row has checked the token. So it does no harm if the lock was lost after the last
+        // statement.
         RunOutcome::Completed(total) | RunOutcome::CompletedAfterLoss { value: total, .. } => {
             Ok(format!("{}\n", total?))
         }
@@ -92,7 +94,7 @@ async fn add(
 enum Failed {
     Lock(Error),
     Database(sqlx::Error),
-    /// No row changed: there is no such order, or it has seen a newer token.
+    /// No row was changed: the order does not exist, or its row has a higher token.
     Refused,
 }
 
@@ -108,7 +110,7 @@ impl From<sqlx::Error> for Failed {
     }
 }
 
-/// The error goes to the log, not to the caller.
+/// The log gets the error, and the caller only a status.
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         let reply = match &self {
@@ -116,7 +118,7 @@ impl IntoResponse for Failed {
             Self::Lock(error) if error.is_transient() => {
                 (StatusCode::SERVICE_UNAVAILABLE, "try again\n")
             }
-            // The change may have happened: the caller looks before it tries again.
+            // The change may have happened. The caller must read the order before it retries.
             Self::Lock(_) | Self::Database(_) => (StatusCode::INTERNAL_SERVER_ERROR, "failed\n"),
             Self::Refused => (StatusCode::CONFLICT, "no such order, or a later request was here\n"),
         };

@@ -21,7 +21,7 @@ use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::Sub
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn error::Error>> {
-    // Before the first client.
+    // Installed before the first client is created.
     let telemetry = Telemetry::start("orders")?;
     let client = match std::env::var("REDIS_URL") {
         Ok(url) => Client::connect(&url).await?,
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn error::Error>> {
     let lock = client.lock("orders:42")?;
     let (one, other) = tokio::join!(work("one", &lock), work("other", &lock));
     client.shutdown(Duration::from_secs(5)).await;
-    // Sends what has not been sent.
+    // Sends the metrics and spans that are still buffered.
     telemetry.shut_down()?;
     println!("all sent");
     Ok(one.and(other)?)
@@ -68,7 +68,8 @@ impl Telemetry {
         }
         metrics::set_global_recorder(recorder)?;
 
-        // Leasehold's spans are at debug. Without a filter, the exporter would trace itself.
+        // Leasehold's spans have the level `DEBUG`. Without a filter, the exporter would trace
+        // itself.
         let filter = Targets::new()
             .with_target("leasehold", Level::DEBUG)
             .with_target(module_path!(), Level::INFO);

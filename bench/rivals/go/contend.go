@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// inside is what happens inside the lock, seen by all tasks of this process.
+// inside has the events under the lock, as all tasks of this process see them.
 type inside struct {
 	occupied                           atomic.Bool
 	last, entries, handOvers, overlaps atomic.Int64
 	longestWait                        atomic.Int64
 }
 
-// contend lets many tasks want one name. A task is a goroutine.
+// contend lets many tasks contend for one name. A task is a goroutine.
 func contend(lib library, asked job) (answer, error) {
 	time.Sleep(time.Duration(asked.StartNs - monotonic()))
 	used, end := cpu(), monotonic()+asked.Millis*int64(time.Millisecond)
@@ -33,7 +33,8 @@ func contend(lib library, asked job) (answer, error) {
 	}, nil
 }
 
-// visit enters again and again. What is granted after the end is given back uncounted.
+// visit acquires and releases repeatedly. A lock that is granted after the end is released and not
+// counted.
 func visit(lib library, asked job, seen *inside, task, end int64) ([][3]int64, error) {
 	var log [][3]int64
 	for {

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nanoseconds of the clock that all processes share.
+// monotonic returns nanoseconds of the monotonic clock, which all processes share.
 func monotonic() int64 { return clock(unix.CLOCK_MONOTONIC) }
 
-// Nanoseconds that this process has used of all processors.
+// cpu returns the processor time that this process has used, in nanoseconds.
 func cpu() int64 { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 func clock(id int32) int64 {
@@ -21,7 +21,7 @@ func clock(id int32) int64 {
 	return now.Nano()
 }
 
-// Bytes of heap and stacks in use.
+// memory returns the bytes of heap and stacks that are in use.
 func memory() int64 {
 	runtime.GC()
 	var stats runtime.MemStats

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// seize acquires with a fixed lease and never gives back.
+// seize acquires with a fixed lease and never releases.
 func seize(lib library, asked job) (answer, error) {
 	_, err := lib.acquire(asked.Name, time.Duration(asked.LeaseMs)*time.Millisecond)
 	return answer{"entered_ns": monotonic()}, err
@@ -21,7 +21,7 @@ func enter(lib library, asked job) (answer, error) {
 	return answer{"entered_ns": entered}, release()
 }
 
-// wait lets many callers wait for as long as this process lives.
+// wait starts callers that wait until this process ends.
 func wait(lib library, asked job) (answer, error) {
 	var ended atomic.Int64
 	before := memory()

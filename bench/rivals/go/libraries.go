@@ -12,15 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A way to give a lock back.
+// release releases one lock.
 type release func() error
 
-// A library waits for a lock as long as it takes.
+// A library waits for a lock without a timeout.
 type library interface {
 	acquire(name string, lease time.Duration) (release, error)
 }
 
-// The default lease of Redisson and of Leasehold.
+// ttl is the default lease of Redisson and of Leasehold.
 const ttl = 30 * time.Second
 
 func connect(name, url string) (library, error) {
@@ -38,7 +38,7 @@ func connect(name, url string) (library, error) {
 	return nil, fmt.Errorf("no library %s", name)
 }
 
-// sync is redsync, which gives up after 32 attempts, 50 to 250 ms apart.
+// sync is redsync. One call gives up after 32 attempts with pauses of 50 to 250 ms.
 type sync struct{ redsync *redsync.Redsync }
 
 func (s sync) acquire(name string, lease time.Duration) (release, error) {
@@ -55,7 +55,7 @@ func (s sync) acquire(name string, lease time.Duration) (release, error) {
 	}
 }
 
-// polite is redislock with the retry of its documentation, every 10 ms.
+// polite is redislock with the strategy of its documentation: a retry every 10 ms.
 type polite struct{ client *redislock.Client }
 
 func (p polite) acquire(name string, lease time.Duration) (release, error) {

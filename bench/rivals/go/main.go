@@ -1,4 +1,4 @@
-// Drives one Go library by the lines that it is sent.
+// Drives one Go library: reads jobs from stdin, a line each.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// A job, as the driver writes it: the fields of all kinds in one.
+// A job, as the driver writes it. It has the fields of all kinds of jobs.
 type job struct {
 	Job     string `json:"job"`
 	Tasks   int    `json:"tasks"`
@@ -22,7 +22,7 @@ type job struct {
 	Log     bool   `json:"log"`
 }
 
-// An answer has the fields that belong to its job.
+// The reply to a job, whose fields depend on the job.
 type answer map[string]any
 
 func main() {

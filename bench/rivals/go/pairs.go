@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// pairs acquires and releases where nobody is in the way. A task is a goroutine.
+// pairs acquires and releases without contention. A task is a goroutine.
 func pairs(lib library, asked job) (answer, error) {
 	shares := make([][]string, asked.Tasks)
 	for number := range asked.Names {
@@ -47,7 +47,7 @@ func goRound(lib library, share []string, end int64) ([]int64, error) {
 	return durations, nil
 }
 
-// together runs tasks side by side, and joins what they return.
+// together runs tasks at the same time, and joins their results.
 func together[T any](tasks int, run func(task int) ([]T, error)) ([]T, error) {
 	type outcome struct {
 		found []T

@@ -1,8 +1,8 @@
-//! The cost to write a request and to read a reply, in three implementations: Leasehold, the parser
-//! of the crate `redis` alone, and the crate `redis-protocol`. No server is needed.
+//! The cost of writing a request and reading a reply, in three implementations: Leasehold, the
+//! parser of the crate `redis` alone, and the crate `redis-protocol`. It needs no server.
 //!
-//! `cargo run --release --bin codec` prints nanoseconds: the median of eleven rounds, which
-//! alternate between the implementations.
+//! `cargo run --release --bin codec` prints nanoseconds: the median of eleven rounds, in each of
+//! which every implementation runs once.
 
 use std::{hint::black_box, time::Instant};
 
@@ -17,14 +17,14 @@ use redis_protocol::resp3::{
 #[allow(dead_code, reason = "as the library has it")]
 mod frames;
 
-/// A parser by name, and its function.
+/// A parser: its name, and its function.
 type Read = (&'static str, fn(&[u8]));
 
 const ROUNDS: usize = 11;
 const TIMES: u32 = 100_000;
 const SHA: &str = "7981c78e5b6007826d0fe9d636cdb65f3e8811a6";
 
-/// A grant, a count, and the state of a held lock.
+/// Three replies: a grant, a count, and the state of a held lock.
 const REPLIES: [&[u8]; 3] = [
     b"$38\r\n8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:1\r\n",
     b":1\r\n",
@@ -80,7 +80,8 @@ fn by_protocol() -> Vec<u8> {
     bytes
 }
 
-/// The median nanoseconds of each function. A round runs all of them, one after the other.
+/// Returns the median time of each function in nanoseconds. In each round, all functions run one
+/// after the other.
 fn medians<F: Fn(), const N: usize>(works: &[F; N]) -> [f64; N] {
     let mut rounds = [const { Vec::new() }; N];
     for _ in 0..ROUNDS {
@@ -96,9 +97,9 @@ fn medians<F: Fn(), const N: usize>(works: &[F; N]) -> [f64; N] {
     })
 }
 
-/// Each reply must be of the kind that its name says.
+/// All implementations must read the same values, and write the same request.
 #[test]
-fn codecs_read_the_same_replies() {
+fn each_parser_reads_every_benchmark_reply() {
     for reply in REPLIES {
         let mut frames = frames::Frames::default();
         frames.space(reply.len()).extend_from_slice(reply);

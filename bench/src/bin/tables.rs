@@ -1,4 +1,4 @@
-//! Regenerates the tables and plots of `docs/performance.md` from `results.json` in the folder of
+//! Writes the tables and plots of `docs/performance.md` again, from `results.json` in the folder of
 //! the benchmarks.
 
 use leasehold_bench::report;

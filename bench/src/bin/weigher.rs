@@ -1,5 +1,5 @@
-//! A worker that counts its memory. It is a separate program, so that the counting costs nothing in
-//! measurements of time.
+//! A worker that counts its memory. It is a separate program, so that counting does not slow down
+//! the measurements of time.
 
 use std::{alloc::System, process::ExitCode};
 
@@ -12,10 +12,10 @@ fn main() -> ExitCode {
     leasehold_bench::worker::main(live_bytes)
 }
 
-/// The bytes that are allocated now, as requested. The overhead of the allocator is not counted.
+/// The bytes that are allocated now. The overhead of the allocator does not count.
 fn live_bytes() -> Option<i64> {
     let stats = ALLOCATOR.stats();
     let grown = stats.bytes_allocated as i64 - stats.bytes_deallocated as i64;
-    // A reallocation is counted in both directions by its difference alone.
+    // For a reallocation, only the difference counts.
     Some(grown)
 }

@@ -2,7 +2,7 @@
 
 use crate::report::board::{LIMIT, OURS};
 
-/// The language of a contender, which selects the program that drives it.
+/// The language of a contender. It decides which program drives the library.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Language {
     Go,
@@ -23,9 +23,9 @@ const fn contender(library: &'static str, column: &'static str, language: Langua
 }
 
 pub(super) const LEASEHOLD: Contender = contender("leasehold", OURS, Language::Rust);
-/// The lower limit of the cost of a pair.
+/// Plain commands: the lower limit of the cost of a pair.
 pub(super) const RAW: Contender = contender("raw", LIMIT, Language::Rust);
-/// The lower limit of waiting in one process.
+/// A mutex: the lower limit of waiting in one process.
 pub(super) const MUTEX: Contender = contender("mutex", LIMIT, Language::Rust);
 pub(super) const REDISSON: Contender = contender("redisson", "Redisson", Language::Java);
 pub(super) const RSLOCK: Contender = contender("rslock", "rslock", Language::Rust);
@@ -45,13 +45,14 @@ pub(super) const QUORUM: [Contender; 2] = both("leasehold-quorum", "redisson-quo
 pub(super) const MAP: [Contender; 2] = both("leasehold-map", "redisson-map");
 pub(super) const SET: [Contender; 2] = both("leasehold-set", "redisson-set");
 const QUEUES: [Contender; 2] = both("leasehold-queue", "redisson-queue");
-/// Queues with claims: those of rsmq are messages that are hidden for a time.
+/// Queues with claims. In rsmq, a claim is a message that is hidden for a time.
 pub(super) const QUEUE: [Contender; 3] =
     [QUEUES[0], QUEUES[1], contender("rsmq", "rsmq", Language::Rust)];
-/// Redisson has no election: its candidates lock a fenced lock.
+/// Redisson has no election, so its candidates lock a fenced lock.
 pub(super) const ELECTION: [Contender; 2] = both("leasehold-election", "redisson-fenced");
 
-/// An object of Leasehold, and the same of Redisson. Each kind has its own workers.
+/// An object of Leasehold, and the same object of Redisson. Each kind of object has its own
+/// workers.
 const fn both(ours: &'static str, theirs: &'static str) -> [Contender; 2] {
     [contender(ours, OURS, Language::Rust), contender(theirs, "Redisson", Language::Java)]
 }
@@ -62,7 +63,7 @@ pub(super) const REPLICATED: [Contender; 2] = [
     contender("raw-wait", LIMIT, Language::Rust),
 ];
 
-/// Plain locks of Leasehold: while other locks of the client wait for replicas, and alone.
+/// Plain locks of Leasehold: alone, and while other locks of the same client wait for replicas.
 pub(super) const UNREPLICATED: [Contender; 2] = [
     contender("leasehold-beside", OURS, Language::Rust),
     contender("leasehold", LIMIT, Language::Rust),
@@ -70,7 +71,7 @@ pub(super) const UNREPLICATED: [Contender; 2] = [
 
 pub(super) const RIVALS: [Contender; 5] = [REDISSON, RSLOCK, RLOCK, REDSYNC, REDISLOCK];
 
-/// Leasehold, then `limit`, then the rivals.
+/// Leasehold, then `limit`, and then the rivals.
 pub(super) fn with_rivals(limit: Option<Contender>) -> Vec<Contender> {
     [LEASEHOLD].into_iter().chain(limit).chain(RIVALS).collect()
 }

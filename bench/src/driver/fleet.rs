@@ -1,4 +1,4 @@
-//! The workers that stay alive from case to case: one for each library.
+//! The workers that continue from case to case. Each library has one.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::job::{Job, Paired};
 
-/// The workers by library, or why a library has none.
+/// The workers by library. If a library has none, the reason.
 #[derive(Debug, Default)]
 pub(super) struct Fleet(HashMap<&'static str, Answer<Worker>>);
 
 impl Bench {
-    /// Sends a job to the worker of `contender`. Before its first job the worker is started and
+    /// Sends a job to the worker of `contender`. If there is no worker yet, it is first started and
     /// warmed up.
     pub(super) fn ask<T: DeserializeOwned>(
         &mut self,
@@ -50,10 +50,11 @@ impl Bench {
         }
     }
 
-    /// Measures all in turns, `rounds` times, so that a disturbance of the machine affects all
-    /// alike.
-    /// Each round starts with the next contender, and every second round goes backwards. So no
-    /// contender always runs while the same other one still does its last work.
+    /// Measures all contenders, one after the other, `rounds` times. So a disturbance of the
+    /// machine affects all of them alike.
+    ///
+    /// Each round starts with another contender, and every second round goes backwards. Otherwise
+    /// the same contender would always run while the previous one completes its last work.
     pub(super) fn in_turn(
         &mut self,
         rounds: usize,
@@ -68,7 +69,7 @@ impl Bench {
     }
 }
 
-/// The contenders of a round, each once.
+/// The contenders in their order for this round.
 fn in_order(contenders: &[Contender], round: usize) -> Vec<Contender> {
     let mut order = contenders.to_vec();
     order.rotate_left(round % contenders.len());

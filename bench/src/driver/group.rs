@@ -13,12 +13,12 @@ use crate::{
     job::{Contended, Job, Paired},
 };
 
-/// The groups that were started so far, by library, or why a library has none. They stay alive from
-/// case to case, and grow.
+/// The groups of processes that were started, by library. If a library has none, the reason. Groups
+/// continue from case to case, and grow.
 #[derive(Debug, Default)]
 pub(super) struct WorkerGroups(HashMap<&'static str, Answer<WorkerGroup>>);
 
-/// Warm processes.
+/// Processes that are warmed up.
 #[derive(Debug, Default)]
 pub(super) struct WorkerGroup(Vec<Worker>);
 
@@ -33,8 +33,8 @@ pub(super) struct ContentionPlan {
 }
 
 impl Bench {
-    /// Starts the processes of `contender` at the same moment. Returns the visits to the lock, and
-    /// the longest wait.
+    /// Lets all processes of `contender` start at the same moment. Returns the visits to the lock,
+    /// and the longest wait.
     pub(super) fn contend(
         &mut self,
         contender: Contender,
@@ -43,7 +43,7 @@ impl Bench {
         self.group_of(contender, plan.processes)?.contend(plan)
     }
 
-    /// Makes sure that `contender` has `processes` processes, and warms up the new ones.
+    /// Starts processes of `contender` until there are `processes`, and warms up the new ones.
     pub(super) fn group_of(
         &mut self,
         contender: Contender,
@@ -60,7 +60,7 @@ impl Bench {
 }
 
 impl WorkerGroup {
-    /// Grows to `processes` processes, and warms up the new ones.
+    /// Starts processes until there are `processes`, and warms up the new ones.
     fn grown(
         mut self,
         launch: &Launch,
@@ -70,7 +70,7 @@ impl WorkerGroup {
     ) -> Answer<Self> {
         let known = self.0.len();
         let launch = Launch { heap: "-Xmx96m", ..launch.clone() };
-        // All are started before the first reply is awaited.
+        // All processes start before the first one is awaited.
         let started: Answer<Vec<_>> = (known..processes).map(|_| launch.start(contender)).collect();
         let ready: Answer<Vec<_>> = started?.into_iter().map(Worker::ready).collect();
         self.0.extend(ready?);
@@ -101,5 +101,5 @@ fn warm(workers: &mut [Worker], length: Duration) -> Answer<()> {
     workers.iter().try_for_each(|worker| worker.answer::<Paired>().map(drop))
 }
 
-/// The time in which every process reads its line.
+/// By then, every process has read its job.
 const HEAD_START: Duration = Duration::from_millis(50);

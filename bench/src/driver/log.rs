@@ -6,13 +6,13 @@ use crate::figures::{jain, percentile};
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Visit {
     pub(super) entered_ns: u64,
-    /// When it began to release.
+    /// When the task started to release.
     pub(super) left_ns: u64,
     pub(super) process: usize,
     pub(super) task: u64,
 }
 
-/// All visits, in the order of their entries.
+/// All visits, sorted by the time of the acquisition.
 #[derive(Debug)]
 pub(super) struct VisitLog {
     visits: Vec<Visit>,
@@ -20,8 +20,8 @@ pub(super) struct VisitLog {
 }
 
 impl VisitLog {
-    /// Merges the logs. Each process has one, with these fields for each entry: task, entered,
-    /// released.
+    /// Merges the logs of all processes. Each entry of a log is: the task, when it acquired, and
+    /// when it started to release.
     pub(super) fn of(logs: &[Vec<(u64, u64, u64)>]) -> Self {
         let mut visits: Vec<_> = logs
             .iter()
@@ -39,7 +39,7 @@ impl VisitLog {
         Self { visits, processes: logs.len() }
     }
 
-    /// The number of entries before the previous holder had begun to release.
+    /// The number of acquisitions before the previous holder had started to release.
     pub(super) fn overlaps(&self) -> usize {
         let mut empty_at = 0;
         let mut overlaps = 0;
@@ -50,24 +50,24 @@ impl VisitLog {
         overlaps
     }
 
-    /// The times from the release of one process to the entry of another one.
+    /// The times from a release of one process to the acquisition by another process.
     pub(super) fn between_processes(&self) -> Vec<u64> {
         let pairs = self.visits.windows(2).filter(|pair| pair[0].process != pair[1].process);
         pairs.map(|pair| pair[1].entered_ns.saturating_sub(pair[0].left_ns)).collect()
     }
 
-    /// The number of entries by another task than the previous one.
+    /// The number of acquisitions by another task than the previous holder.
     pub(super) fn hand_overs(&self) -> usize {
         let who = |visit: &Visit| (visit.process, visit.task);
         self.visits.windows(2).filter(|pair| who(&pair[0]) != who(&pair[1])).count()
     }
 
-    /// The number of entries.
+    /// The number of acquisitions.
     pub(super) fn entries(&self) -> usize {
         self.visits.len()
     }
 
-    /// The number of entries of each process.
+    /// The number of acquisitions of each process.
     pub(super) fn shares(&self) -> Vec<f64> {
         let mut shares = vec![0.0; self.processes];
         for visit in &self.visits {
@@ -76,7 +76,8 @@ impl VisitLog {
         shares
     }
 
-    /// The share of the process with most entries, and of the one with fewest, in percent.
+    /// The share of the process with the most acquisitions, and of the one with the fewest, in
+    /// percent.
     pub(super) fn luckiest_and_unluckiest(&self) -> (f64, f64) {
         let percent = |entries: f64| entries / self.visits.len() as f64 * 100.0;
         let (least, most) = self
@@ -90,14 +91,14 @@ impl VisitLog {
         jain(&self.shares())
     }
 
-    /// The seconds from the first entry to the last.
+    /// The seconds from the first acquisition to the last.
     pub(super) fn seconds(&self) -> f64 {
         let ends = self.visits.first().zip(self.visits.last());
         ends.map_or(0.0, |(first, last)| (last.entered_ns - first.entered_ns) as f64 / 1e9)
     }
 }
 
-/// Two percentiles of nanoseconds, in µs.
+/// The 50th and the 99th percentile of `nanos`, in µs.
 pub(super) fn p50_and_p99(mut nanos: Vec<u64>) -> (f64, f64) {
     let of = |nanos: &mut [u64], q| percentile(nanos, q) as f64 / 1e3;
     (of(&mut nanos, 0.5), of(&mut nanos, 0.99))
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn hand_over_lasts_from_release_to_the_next_acquisition() {
-        // Of two processes, the first one enters twice, and then the second one.
+        // The first process acquires twice, and then the second process acquires.
         let story = VisitLog::of(&[vec![(1, 100, 110), (1, 115, 120)], vec![(1, 150, 160)]]);
 
         assert_eq!(story.between_processes(), [30]);
@@ -118,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn hand_over_is_counted_within_a_process_only() {
+    fn hand_over_within_a_process_is_counted_separately() {
         let story = VisitLog::of(&[vec![(1, 0, 1), (2, 2, 3), (2, 4, 5)]]);
         assert_eq!(story.hand_overs(), 1);
         assert_eq!(story.between_processes(), [0; 0]);
     }
 
     #[test]
-    fn acquisition_before_a_release_is_an_overlap() {
+    fn acquisition_before_the_previous_release_is_an_overlap() {
         let story = VisitLog::of(&[vec![(1, 100, 200)], vec![(1, 199, 210)], vec![(1, 210, 220)]]);
         assert_eq!(story.overlaps(), 1);
     }
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn process_without_holds_has_the_smallest_share() {
+    fn process_without_holds_counts_as_the_smallest_share() {
         let story = VisitLog::of(&[vec![(1, 0, 1), (1, 2, 3)], vec![]]);
         assert_eq!(story.luckiest_and_unluckiest(), (100.0, 0.0));
         assert_eq!(story.jain(), 0.5);

@@ -1,4 +1,4 @@
-//! Runs every case: one contender after the other, round by round.
+//! Runs every case: round by round, and in each round one contender after the other.
 
 mod cases;
 mod contender;
@@ -24,7 +24,7 @@ use server::Servers;
 use settings::Settings;
 use worker::Launch;
 
-/// The state that all cases share.
+/// The state that all cases use.
 struct Bench {
     settings: Settings,
     redis: Servers,
@@ -47,7 +47,7 @@ pub fn main() -> ExitCode {
             let started = Instant::now();
             run(&mut bench);
             eprintln!("bench: {name} took {:.0} s", started.elapsed().as_secs_f64());
-            // Results are written after each case, because a later case may hang.
+            // The results are written after each case, because a later case may hang.
             bench.write();
         }
     }
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
 }
 
 impl Bench {
-    /// Measures on other servers. All workers there are new, and end with `run`.
+    /// Measures on other servers. `run` gets new workers, which end with it.
     fn elsewhere(&mut self, redis: Servers, url: &str, run: impl FnOnce(&mut Self)) {
         let launch = Launch { url: url.to_owned(), ..self.launch.clone() };
         let redis = replace(&mut self.redis, redis);
@@ -87,7 +87,7 @@ impl Bench {
         if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
-    /// Returns the regressions against the committed results.
+    /// Prints the regressions compared with the committed results.
     fn compare(&self, now: &Results) {
         let before = report::committed().expect("the committed figures can be read");
         let Some(before) = before else { return eprintln!("bench: nothing is committed yet") };

@@ -1,4 +1,4 @@
-//! Figures from the servers themselves.
+//! Figures that the servers report.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Servers {
         Self(vec![Arc::new(redis)])
     }
 
-    /// The only server of a case with one.
+    /// The server of a case with only one.
     pub(super) fn first(&self) -> &Redis {
         &self.0[0]
     }
@@ -32,7 +32,7 @@ impl Servers {
     }
 }
 
-/// The processor time that they have used so far, in seconds.
+/// The processor time that the servers have used, in seconds.
 pub(super) fn cpu_seconds(servers: &Servers) -> f64 {
     servers.each(cpu_seconds_of).sum()
 }
@@ -47,8 +47,8 @@ fn cpu_seconds_of(redis: &Redis) -> f64 {
     reply.text().lines().filter_map(figure).sum()
 }
 
-/// The number of commands that they have executed so far, including commands in scripts, and
-/// without this request. Any other request of the driver between two calls is counted.
+/// The number of commands that the servers have executed, including those that scripts call, but
+/// without this request. If the driver sends another request between two calls, it counts.
 pub(super) fn commands(servers: &Servers) -> u64 {
     servers.each(|redis| redis.calls().total()).sum()
 }
@@ -60,7 +60,8 @@ pub(super) fn watch_slow_commands(servers: &Servers) {
     servers.tell(&["SLOWLOG", "RESET"]);
 }
 
-/// The duration of the longest script since then, in µs, or 10 if none took longer.
+/// The duration of the longest script since `watch_slow_commands`, in µs. If none took longer than
+/// 10 µs, 10.
 pub(super) fn longest_script(servers: &Servers) -> f64 {
     servers.each(longest_script_of).fold(10.0, f64::max)
 }
@@ -71,7 +72,8 @@ fn longest_script_of(redis: &Redis) -> f64 {
     reply.list().iter().filter_map(script_micros).fold(10.0, f64::max)
 }
 
-/// An entry is id, time, µs, arguments, client.
+/// The duration of a slow log entry if it is a script. An entry is: id, time, µs, arguments,
+/// client.
 fn script_micros(entry: &Reply) -> Option<f64> {
     let [_, _, micros, arguments, ..] = entry.list() else { return None };
     let Reply::Text(command) = arguments.list().first()? else { return None };
@@ -79,12 +81,12 @@ fn script_micros(entry: &Reply) -> Option<f64> {
     (command == "eval" || command == "evalsha").then(|| micros.number() as f64)
 }
 
-/// The number of keys.
+/// The number of keys on all servers.
 pub(super) fn keys(servers: &Servers) -> i64 {
     servers.each(|redis| redis.command(&["DBSIZE"]).number()).sum()
 }
 
-/// The TTL of the one key whose name contains `part`, in ms.
+/// The TTL of the only key whose name contains `part`, in ms.
 pub(super) fn pttl(servers: &Servers, part: &str) -> Option<i64> {
     let redis = servers.first();
     let found = redis.command(&["KEYS", &format!("*{part}*")]);
@@ -92,12 +94,12 @@ pub(super) fn pttl(servers: &Servers, part: &str) -> Option<i64> {
     found.texts().iter().find_map(ends)
 }
 
-/// Creates a semaphore `name` with this number of permits, which expire or do not.
+/// Creates a semaphore `name` with `permits` permits. An expirable semaphore has the same key.
 pub(super) fn fill(servers: &Servers, name: &str, permits: u32) {
     servers.first().command(&["SET", name, &permits.to_string()]);
 }
 
-/// Makes a rate limiter called `name` with this rate in 100 ms.
+/// Creates a rate limiter `name` with `rate` permits for each 100 ms.
 pub(super) fn limit(servers: &Servers, name: &str, rate: u32) {
     let rate = rate.to_string();
     let fields = ["rate", &rate, "interval", "100", "type", "0", "keepAliveTime", "0"];

@@ -1,4 +1,4 @@
-//! Durations and counts, for a full run and for a quick one.
+//! Durations and counts, for a full run and for a quick run.
 
 use std::{env, path::PathBuf, time::Duration};
 
@@ -9,39 +9,40 @@ use super::contender::Language;
 pub(super) struct Settings {
     pub(super) quick: bool,
     only: Option<String>,
-    /// The folder of the results.
+    /// The folder for the results.
     pub(super) out: PathBuf,
-    /// Threads of the runtime of a Rust worker.
+    /// The number of threads of a Rust worker's runtime.
     pub(super) threads: usize,
-    /// The number of rounds, in which contenders alternate.
+    /// The number of rounds. Each contender runs once in a round.
     pub(super) rounds: usize,
-    /// The number of rounds of cases with polling, which take long.
+    /// The number of rounds of cases with libraries that poll, which take long.
     pub(super) rounds_in_process: usize,
-    /// The duration of one contender in one round.
+    /// How long one contender runs in one round.
     pub(super) round: Duration,
-    /// The same if each contender has several processes.
+    /// The same two settings for cases in which each contender has several processes.
     pub(super) rounds_of_processes: usize,
     pub(super) round_of_processes: Duration,
-    /// The warm-up time of a JVM.
+    /// How long a JVM warms up.
     warm_up: Duration,
-    /// The same for eight JVMs that warm up at the same time.
+    /// How long eight JVMs warm up at the same time.
     warm_up_of_group: Duration,
-    /// The largest number of names of a pair.
+    /// The highest number of names in the cases about names.
     pub(super) most_names: usize,
-    /// The number of holds for the watchdog.
+    /// The numbers of holds in the cases about the watchdog.
     pub(super) holds: &'static [usize],
-    /// The lease of these holds.
+    /// The lease of the holds in those cases.
     pub(super) watched_ttl: Duration,
-    /// The number of failovers, of sentinels and of a cluster.
+    /// The number of failovers, with sentinels and in a cluster each.
     pub(super) failovers: usize,
-    /// The number of waiting tasks.
+    /// The numbers of waiting tasks.
     pub(super) waiting: &'static [usize],
-    /// The largest number of tasks of a library that polls or starts slowly.
+    /// The highest number of waiting tasks of a library that polls or starts slowly.
     pub(super) waiting_of_rivals: usize,
 }
 
 impl Settings {
-    /// `QUICK=1`, `ONLY=part of a case's name`, `ROUNDS=n`, `THREADS=n`, `OUT=folder`.
+    /// Reads `QUICK=1`, `ONLY=part of a case's name`, `ROUNDS=n`, `THREADS=n` and `OUT=folder` from
+    /// the environment.
     pub(super) fn from_environment() -> Self {
         let quick = env::var("QUICK").is_ok_and(|value| !value.is_empty() && value != "0");
         let mut settings = if quick { Self::quick() } else { Self::full() };
@@ -97,12 +98,12 @@ impl Settings {
         }
     }
 
-    /// The warm-up time of a worker.
+    /// How long a worker warms up.
     pub(super) fn warm_up(&self, language: Language) -> Duration {
         if language == Language::Java { self.warm_up } else { Duration::from_millis(200) }
     }
 
-    /// The same if several workers warm up at the same time.
+    /// How long a worker warms up while several workers do.
     pub(super) fn warm_up_of_group(&self, language: Language) -> Duration {
         if language == Language::Java { self.warm_up_of_group } else { Duration::from_millis(100) }
     }
@@ -111,20 +112,20 @@ impl Settings {
         self.only.as_ref().is_none_or(|part| case.contains(part.as_str()))
     }
 
-    /// Whether the run is complete: no case is left out, shortened or changed. Only its results can
-    /// be committed.
+    /// Whether the run has all cases, in full length and with the usual settings. Only the results
+    /// of such a run can be committed.
     pub(super) fn is_whole(&self) -> bool {
         let full = Self::full();
         let is_usual = self.threads == full.threads && self.rounds == full.rounds;
         !self.quick && self.only.is_none() && is_usual
     }
 
-    /// How long holds are watched: a little longer than two renewals.
+    /// How long holds are observed: a little longer than two renewals.
     pub(super) fn watched(&self) -> Duration {
         self.watched_ttl * 2 / 3 + self.watched_ttl / 15
     }
 
-    /// Facts about the run, for the results.
+    /// A description of the run, for the results.
     pub(super) fn note(&self) -> String {
         let kind =
             if self.quick { "A **quick** run: short, with small sizes" } else { "A full run" };

@@ -1,4 +1,4 @@
-//! A worker process, and the lines between it and the driver.
+//! A worker process, and the lines that it and the driver send to each other.
 
 use std::{
     env,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::job::{Job, TTL};
 
-/// The reply of a worker, or why there is none.
+/// The reply of a worker, or the reason why it did not reply.
 pub(super) type Answer<T> = Result<T, String>;
 
 /// How a worker is started.
@@ -28,9 +28,9 @@ pub(super) type Answer<T> = Result<T, String>;
 pub(super) struct Launch {
     pub(super) url: String,
     pub(super) threads: usize,
-    /// The lease for libraries that have one lease for the whole process.
+    /// The lease, for libraries in which all locks of a process have the same lease.
     pub(super) ttl: Duration,
-    /// Whether it counts memory instead of time.
+    /// Whether the worker counts memory instead of time.
     pub(super) weigh: bool,
     /// The largest heap of a JVM.
     pub(super) heap: &'static str,
@@ -70,7 +70,8 @@ fn setting(name: &str) -> PathBuf {
     env::var_os(name).map_or_else(|| format!("{name}-is-not-set").into(), PathBuf::from)
 }
 
-/// A process that executes jobs. It ends when its stdin is closed, so also with the driver.
+/// A process that executes jobs. It ends when its stdin is closed, and therefore also when the
+/// driver ends.
 #[derive(Debug)]
 pub(super) struct Worker {
     child: Child,
@@ -87,7 +88,7 @@ impl Worker {
         Ok(Self { child, stdin, lines })
     }
 
-    /// Waits until it is ready for jobs. It must be called once, before the first job.
+    /// Waits until the worker is ready for jobs. This must be called once, before the first job.
     pub(super) fn ready(self) -> Answer<Self> {
         self.answer::<Value>().map(|_| self)
     }
@@ -111,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// Ends the process, so that a late reply is not taken for that of another job.
+    /// Ends the process, so that its late reply does not count as the reply to another job.
     fn given_up(&self, error: RecvTimeoutError) -> String {
         match error {
             RecvTimeoutError::Disconnected => "it has ended".to_owned(),
@@ -122,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// Suspends the process, like a machine that stands still.
+    /// Suspends the process, as if the machine stood still.
     pub(super) fn pause(&self) {
         self.signal(Signal::STOP);
     }
@@ -138,13 +139,13 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill or to wait for.
+        // If the process has already ended, both calls fail.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// Reads on a separate thread, so that the wait for a line can time out.
+/// Reads lines in a separate thread, so that waiting for a line can time out.
 fn lines_of(stdout: ChildStdout) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
@@ -157,5 +158,5 @@ fn lines_of(stdout: ChildStdout) -> Receiver<String> {
     lines
 }
 
-/// Longer than any job takes.
+/// No job takes so long.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -27,18 +27,18 @@ pub enum Better {
 /// The figures of one library in one case.
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// It is deliberately not measured, for a reason that the documents give.
+    /// The figure is not measured on purpose. The documents give the reason.
     Absent(String),
-    /// It could not be measured.
+    /// The figure could not be measured.
     Failed(String),
-    /// One figure per round.
+    /// The figures, one for each round.
     Measured(Vec<f64>),
 }
 
-/// One line of the table.
+/// One row of a table.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The table.
+    /// The name of the table.
     pub group: &'static str,
     /// The name of the case.
     pub name: String,
@@ -50,7 +50,7 @@ pub struct Case {
     pub targets: Vec<Target>,
     /// The figures by column.
     pub cells: BTreeMap<&'static str, Cell>,
-    /// The position in a plot: the name of the plot, and the place on its x axis.
+    /// The name of a plot, and the position on its x axis.
     pub plotted: Option<(&'static str, f64)>,
 }
 
@@ -77,7 +77,7 @@ impl Case {
         self
     }
 
-    /// Puts it at `x` of a plot.
+    /// Puts the case at `x` of a plot.
     #[must_use]
     pub fn plot(mut self, plot: &'static str, x: usize) -> Self {
         self.plotted = Some((plot, x as f64));
@@ -121,18 +121,18 @@ pub struct Board {
 }
 
 impl Board {
-    /// Notes a figure of one round. `case` describes the case, and is used for its first figure.
+    /// Records a figure of one round. `case` is used only for the first figure of the case.
     pub fn note(&mut self, case: Case, column: &'static str, value: f64) {
         self.case(case).note(column, value);
     }
 
-    /// Notes why `column` is left out, unless it has a figure.
+    /// Records why `column` was not measured, unless it has a figure.
     pub fn absent(&mut self, case: Case, column: &'static str, why: &str) {
         let cells = &mut self.case(case).cells;
         cells.entry(column).or_insert_with(|| Cell::Absent(why.to_owned()));
     }
 
-    /// Notes why `column` could not be measured.
+    /// Records why `column` could not be measured.
     pub fn failed(&mut self, case: Case, column: &'static str, why: &str) {
         self.case(case).cells.insert(column, Cell::Failed(why.to_owned()));
     }
@@ -158,7 +158,7 @@ impl Board {
         groups
     }
 
-    /// The failures of the run: failed measurements, and violated hard targets.
+    /// The reasons why the run fails: failed measurements, and missed hard targets.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         self.cases.iter().flat_map(failures).collect()
@@ -174,7 +174,7 @@ fn failures(case: &Case) -> Vec<String> {
     reasons.chain(broken).collect()
 }
 
-/// The text of a hard target.
+/// The text about a hard target, if it was missed.
 fn broken(case: &Case, target: Target) -> Option<String> {
     let ours = case.value(OURS)?;
     match target {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_one_case_come_together() {
+    fn repeated_results_of_one_case_are_merged_into_their_median() {
         let mut board = Board::default();
         for value in [3.0, 1.0, 2.0] {
             board.note(Case::less("g", "c", "µs"), OURS, value);
@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn forbidden_event_is_a_failure() {
+    fn board_reports_a_failure_when_a_forbidden_event_happened() {
         let mut board = Board::default();
         board.note(Case::less("g", "overlaps", "count").target(Target::Never), OURS, 1.0);
         assert_eq!(board.failures(), ["overlaps happened, and never must"]);
     }
 
     #[test]
-    fn exceeded_bound_fails_and_missed_target_does_not() {
+    fn benchmark_fails_above_its_bound_but_not_above_its_target() {
         let mut board = Board::default();
         let case = || Case::less("g", "c", "ms").target(Target::AtMost(1.0));
         board.note(case().target(Target::NeverAbove(3.0)), OURS, 2.0);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_is_not_hidden_by_a_later_figure() {
+    fn later_result_of_a_case_keeps_its_earlier_failure() {
         let mut board = Board::default();
         board.failed(Case::less("g", "c", "µs"), "rlock", "it ended");
         board.note(Case::less("g", "c", "µs"), "rlock", 1.0);

@@ -1,4 +1,4 @@
-//! Regressions against the committed results.
+//! Regressions compared with the committed results.
 
 use super::{
     board::{Better, LIMIT},
@@ -6,13 +6,13 @@ use super::{
     results::{Entry, Results},
 };
 
-/// A regression above this factor is reported.
+/// A figure that is worse by more than this factor is reported.
 const WORSE: f64 = 1.1;
 
-/// Returns a line for each case of `now` whose score has fallen by more than a tenth.
+/// Returns a line for each case of `now` that is worse by more than a tenth.
 ///
-/// Machines differ, and vary. So a figure is divided by the lower limit of the same run, or by
-/// Redisson's figure. Without either, it is compared directly.
+/// Machines differ, and are not always equally fast. So each figure is divided by the lower limit
+/// of the same run, or by Redisson's figure. If there is neither, the figure is compared directly.
 #[must_use]
 pub fn fallen(before: &Results, now: &Results) -> Vec<String> {
     let pairs = now.results.iter().filter_map(|entry| Some((before.entry(&entry.case)?, entry)));
@@ -35,7 +35,7 @@ fn fell(before: &Entry, now: &Entry) -> Option<String> {
     };
     let (is, was) = (figure(is), figure(was));
     let by = figure((worse - 1.0) * 100.0);
-    // Without a former figure there is no regression.
+    // If there is no earlier figure, the quotient is not finite.
     let reported = worse > WORSE && worse.is_finite();
     reported.then(|| format!("{}: {is} {of}, was {was}: {by} % worse", now.case))
 }
@@ -51,7 +51,7 @@ mod tests {
     };
 
     #[test]
-    fn change_is_reported_above_a_tenth() {
+    fn comparison_reports_a_change_above_ten_percent() {
         let rate = |ours| one(Case::more("g", "rate", "per s"), &[(OURS, ours)]);
         assert_eq!(fallen(&rate(100.0), &rate(91.0)), [""; 0]);
         let reported = fallen(&rate(100.0), &rate(80.0));
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn slower_machine_is_not_reported_as_a_fall() {
+    fn comparison_reports_no_regression_on_a_slower_machine() {
         let time = |ours, limit| one(Case::less("g", "t", "µs"), &[(OURS, ours), (LIMIT, limit)]);
         assert_eq!(fallen(&time(10.0, 10.0), &time(30.0, 30.0)), [""; 0]);
         let reported = fallen(&time(10.0, 10.0), &time(30.0, 20.0));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_or_missing_result_cannot_fall() {
+    fn comparison_reports_no_regression_from_zero_or_no_result() {
         let count = |ours| one(Case::less("g", "count", "count"), &[(OURS, ours)]);
         assert_eq!(fallen(&count(0.0), &count(1.0)), [""; 0]);
         assert_eq!(fallen(&count(0.0), &count(0.0)), [""; 0]);

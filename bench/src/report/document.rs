@@ -1,4 +1,4 @@
-//! The tables of `docs/performance.md`, made from the results.
+//! The tables of `docs/performance.md`, which are made from the results.
 
 use super::{
     board::{Better, LIMIT, OURS, RIVALS},
@@ -6,12 +6,12 @@ use super::{
     results::{Entry, Results},
 };
 
-/// A table between `<!-- figures: name -->` and `<!-- end -->`.
+/// A table in the document, between `<!-- figures: name -->` and `<!-- end -->`.
 struct Table {
     name: &'static str,
     title: &'static str,
     columns: &'static [Column],
-    /// The name of the row in the document, the group of the case, and the case.
+    /// The text of each row, the group of its case, and the case.
     rows: &'static [(&'static str, &'static str, &'static str)],
 }
 
@@ -19,7 +19,7 @@ struct Table {
 #[derive(Clone, Copy)]
 enum Column {
     Of(&'static str),
-    /// The best of the rivals without a column of their own.
+    /// The best rival of those that have no column.
     BestOther,
 }
 
@@ -27,7 +27,7 @@ use Column::{BestOther, Of};
 
 const REDISSON: Column = Of("Redisson");
 
-// The groups, as the cases name them.
+// The groups, by the names that the cases use.
 const PAIRS: &str = "Acquire and release, every task its own name";
 const TASKS: &str = "One name, tasks of one process";
 const PROCESSES: &str = "One name, one task in each of many processes, 200 µs inside";
@@ -277,11 +277,11 @@ const TABLES: [Table; 8] = [
     },
 ];
 
-/// Returns the document with the figures of `results` in place of its former ones.
+/// Returns the document with the figures of `results` instead of its old ones.
 ///
 /// # Errors
 ///
-/// If the document has no place for the figures, or the results lack a case.
+/// If a table is missing in the document, or if the results lack a case.
 pub(super) fn filled(document: &str, results: &Results) -> Result<String, String> {
     let mut text = replaced(document, "run", &about(results))?;
     for table in &TABLES {
@@ -298,7 +298,7 @@ fn replaced(document: &str, name: &str, content: &str) -> Result<String, String>
     Ok(format!("{before}{begin}{content}{end}{after}"))
 }
 
-/// The conditions of the measurement.
+/// The conditions of the measurement, as a text.
 fn about(results: &Results) -> String {
     let facts = results.machine.iter().map(|(what, value)| format!("{what}: {value}"));
     let facts: Vec<_> = facts.collect();
@@ -306,7 +306,7 @@ fn about(results: &Results) -> String {
 }
 
 impl Table {
-    /// Groups that no whole run has measured yet are left out.
+    /// A group is left out if no full run has measured it yet.
     fn shown(&self, results: &Results) -> Result<String, String> {
         let rows: Vec<_> = self.rows.iter().filter(|(_, group, _)| results.has(group)).collect();
         if rows.is_empty() {
@@ -341,7 +341,7 @@ impl Column {
             Of(OURS) if entry.is_missed() => format!("**{}**", short(entry.value(OURS))),
             Of(LIMIT) => entry.value(LIMIT).map_or_else(String::new, |limit| short(Some(limit))),
             Of(OURS) => short(entry.value(OURS)),
-            // A missing figure is shown only if rivals were measured.
+            // A missing figure is shown only if other rivals were measured.
             Of(_) if entry.rivals.is_empty() => String::new(),
             Of(rival) => short(entry.value(rival)),
             BestOther => best_other(entry, table),
@@ -366,7 +366,7 @@ fn row(first: &str, cells: &[String]) -> String {
     format!("| {first} | {} |\n", cells.join(" | "))
 }
 
-/// Small figures have no trailing zeros, which would promise more precision.
+/// Small figures have no trailing zeros, which would suggest more precision.
 fn short(value: Option<f64>) -> String {
     let Some(value) = value else { return "–".to_owned() };
     let text = figure(value);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn group_without_results_is_skipped_and_a_case_is_an_error() {
+    fn missing_case_is_an_error_unless_its_group_has_no_results() {
         let of = |case| one(Case::less(SENTINEL, case, "ms"), &[(OURS, 97.0)]);
         let recovery = TABLES.iter().find(|table| table.name == "recovery").unwrap();
         assert_eq!(recovery.shown(&one(Case::less("g", "c", "ms"), &[])).unwrap(), NOT_YET);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn small_figures_end_without_zeros() {
+    fn small_numbers_are_written_without_trailing_zeros() {
         let shown = [3.9, 0.15, 1.0, 97.0, 0.0, 1234.0].map(|value| short(Some(value)));
         assert_eq!(shown, ["3.9", "0.15", "1", "97.0", "0", "1 234"]);
     }

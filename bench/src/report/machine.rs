@@ -5,7 +5,7 @@ use std::{fs, process::Command, thread::available_parallelism};
 /// Facts about the machine and the programs on it.
 #[derive(Debug)]
 pub struct Machine {
-    /// The name of the fact, and its value.
+    /// The facts, each with a name and a value.
     pub facts: Vec<(String, String)>,
 }
 
@@ -38,7 +38,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// The first line of output of a program, on stdout or stderr.
+/// The first line that a program prints on stdout or stderr.
 fn text_out(program: &str, args: &[&str]) -> String {
     let Ok(output) = Command::new(program).args(args).output() else { return "none".to_owned() };
     let text = [output.stdout, output.stderr].concat();

@@ -51,7 +51,7 @@ fn row<T: AsRef<str>>(cells: &[T]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// The median, and the lowest and the highest figure if there are several rounds.
+/// The median. If there are several rounds, also the lowest and the highest figure.
 fn spread(case: &Case, column: &str) -> String {
     let Some(Cell::Measured(values)) = case.cells.get(column) else { return short(case, column) };
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -71,7 +71,7 @@ fn short(case: &Case, column: &str) -> String {
     }
 }
 
-/// Three significant figures, and spaces between thousands.
+/// Shows three significant digits, and spaces between thousands.
 pub(super) fn figure(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "none".to_owned(),
@@ -94,7 +94,7 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// The reasons for missing figures, each once.
+/// The reasons for missing figures, each of them once.
 fn notes(cases: &[&Case]) -> String {
     let mut reasons = BTreeSet::new();
     for case in cases {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_short_and_big_ones_are_grouped() {
+    fn numbers_are_rounded_and_thousands_are_grouped() {
         assert_eq!(figure(1_234_567.8), "1 234 568");
         assert_eq!(figure(999.6), "1 000");
         assert_eq!(figure(123.0), "123");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn table_has_only_the_columns_that_were_asked() {
+    fn table_shows_only_the_requested_columns() {
         let mut board = Board::default();
         board.note(Case::less("g", "c", "µs"), OURS, 1.0);
         board.absent(Case::less("g", "c", "µs"), "rlock", "it cannot");

@@ -19,13 +19,13 @@ pub use machine::Machine;
 pub use results::Results;
 pub use target::Target;
 
-/// The figures of the last whole run, in the folder of the benchmarks.
+/// The file with the figures of the last full run, in the folder of the benchmarks.
 pub const COMMITTED: &str = "results.json";
 
 /// The document that shows the figures.
 const DOCUMENT: &str = "../docs/performance.md";
 
-/// The folder of its pictures.
+/// The folder of the plots in the document.
 const PLOTS: &str = "../docs/plots";
 
 /// Writes the table, the figures and the plots into `folder`.
@@ -57,11 +57,11 @@ pub fn committed() -> io::Result<Option<Results>> {
     }
 }
 
-/// Replaces the committed results, and the tables and pictures of the document.
+/// Replaces the committed results, and the tables and plots of the document.
 ///
 /// # Errors
 ///
-/// If the document has no place for a table, or a file cannot be written.
+/// If a table is missing in the document, or if a file cannot be written.
 pub fn commit(results: &Results) -> io::Result<()> {
     let document = fs::read_to_string(DOCUMENT)?;
     let filled = document::filled(&document, results).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! The plots, and the cases that each one shows.
+//! The plots, and which cases each of them shows.
 
 use super::{
     board::{LIMIT, OURS, RIVALS},
@@ -6,7 +6,7 @@ use super::{
     svg::{Plot, Scale, Series},
 };
 
-/// The plots of the measured cases: the name of the file, and the picture.
+/// The plots of the measured cases, each with the name of its file.
 pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
     PLOTS.iter().filter_map(|about| Some((about.name, about.draw(results)?))).collect()
 }
@@ -93,7 +93,7 @@ impl About {
     }
 }
 
-/// Colours that most people can distinguish. In grey their brightness differs.
+/// Colours that most people can distinguish. They also differ in brightness, for a print in grey.
 fn color(column: &str) -> &'static str {
     match column {
         OURS => "#c1121f",

@@ -1,4 +1,4 @@
-//! The figures as data. A run writes them. The next run and the documents read them.
+//! The figures as data. A run writes them, and the next run and the documents read them.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Results {
     pub(super) results: Vec<Entry>,
 }
 
-/// One case. The figures are medians. If there is no figure, `left_out` may have the reason.
+/// One case. The figures are medians. If a figure is missing, `left_out` may have the reason.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Entry {
     pub(super) case: String,
@@ -51,7 +51,7 @@ impl Results {
         serde_json::from_str(text)
     }
 
-    /// As JSON, with a case on each line, so that a diff can be read.
+    /// The results as JSON. Each case is a line, so that a diff is readable.
     #[must_use]
     pub fn text(&self) -> String {
         let cases: Vec<_> = self.results.iter().map(json).collect();
@@ -60,7 +60,7 @@ impl Results {
         format!("{{\n\"machine\": {machine},\n\"note\": {note},\n\"results\": [\n{cases}\n]\n}}\n")
     }
 
-    /// Whether anything of this group was measured.
+    /// Whether a case of this group was measured.
     pub(super) fn has(&self, group: &str) -> bool {
         let is_of = |entry: &Entry| {
             entry.case.strip_prefix(group).is_some_and(|rest| rest.starts_with(": "))

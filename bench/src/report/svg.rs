@@ -1,4 +1,4 @@
-//! A small plot: lines over a logarithmic x axis, written as SVG.
+//! A small plot in SVG: lines over a logarithmic x axis.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub(super) enum Scale {
     Log,
 }
 
-/// One line.
+/// One line of a plot.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) label: String,
@@ -21,7 +21,7 @@ pub(super) struct Series {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// A picture of several lines.
+/// A plot of several lines.
 #[derive(Debug)]
 pub(super) struct Plot {
     pub(super) title: &'static str,
@@ -58,7 +58,7 @@ impl Plot {
     fn x_axis(&self) -> Axis {
         let values = self.points().map(|(x, _)| x);
         let (least, greatest) = bounds(values);
-        // A single point stands in the middle.
+        // A single point is put in the middle.
         let (least, greatest) =
             if least == greatest { (least / 2.0, greatest * 2.0) } else { (least, greatest) };
         Axis { scale: Scale::Log, from: least, to: greatest, start: LEFT, end: WIDTH - RIGHT }
@@ -93,7 +93,7 @@ impl Plot {
         svg + &text(f64::midpoint(LEFT, WIDTH - RIGHT), HEIGHT - 16.0, "middle", 13, self.x)
     }
 
-    /// The measured x values, which are the ticks of the x axis.
+    /// The x values that were measured. They are the ticks of the x axis.
     fn places(&self) -> Vec<f64> {
         let mut places: Vec<_> = self.points().map(|(x, _)| x).collect();
         places.sort_by(f64::total_cmp);
@@ -102,7 +102,7 @@ impl Plot {
     }
 }
 
-/// Maps values to positions in the picture.
+/// Maps values to positions in the plot.
 #[derive(Debug)]
 struct Axis {
     scale: Scale,
@@ -135,7 +135,7 @@ impl Axis {
     }
 }
 
-/// One, two or five times a power of ten, so that there are four to ten steps.
+/// The distance of ticks: 1, 2 or 5 times a power of ten, such that there are four to ten ticks.
 fn step(to: f64) -> f64 {
     let power = 10_f64.powf(to.log10().floor());
     match to / power {
@@ -153,7 +153,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 0.0), |(least, greatest), it| (least.min(it), greatest.max(it)))
 }
 
-/// Powers of ten are exact, and need no decimals.
+/// Powers of ten are exact, so they need no decimals.
 fn label(value: f64) -> String {
     match value.fract() == 0.0 {
         true if value < 100.0 => format!("{value:.0}"),
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logarithmic_axis_puts_powers_at_equal_distances() {
+    fn logarithmic_axis_puts_powers_of_ten_at_equal_distances() {
         let axis = Axis { scale: Scale::Log, from: 1.0, to: 1000.0, start: 0.0, end: 300.0 };
         let places = [1.0, 10.0, 100.0, 1000.0].map(|value| axis.place(value).round());
         assert_eq!(places, [0.0, 100.0, 200.0, 300.0]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_axis_begins_at_zero_and_may_run_upwards() {
+    fn linear_axis_starts_at_zero_and_may_point_upwards() {
         let axis = Axis { scale: Scale::Linear, from: 0.0, to: 50.0, start: 200.0, end: 0.0 };
         assert_eq!(axis.place(0.0), 200.0);
         assert_eq!(axis.place(25.0), 100.0);

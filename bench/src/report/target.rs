@@ -1,4 +1,4 @@
-//! Targets.
+//! The targets of cases.
 
 /// A target of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,8 +11,8 @@ pub enum Target {
     AtMostOf(&'static str, f64),
     /// Better than every rival that was measured.
     BeatsRivals,
-    /// At most this value, even on a busy machine, or the run fails.
+    /// At most this value, even on a busy machine. Otherwise the run fails.
     NeverAbove(f64),
-    /// Never, or the run fails.
+    /// Must not happen. Otherwise the run fails.
     Never,
 }

@@ -5,7 +5,7 @@ use super::{
     target::Target,
 };
 
-/// The result for the targets of a case: `pass`, or each miss.
+/// The result for the targets of a case: `pass`, or every target that was missed.
 pub(super) fn verdict(case: &Case) -> String {
     if case.targets.is_empty() {
         return String::new();
@@ -61,7 +61,7 @@ mod tests {
     use super::{super::board::Board, *};
 
     #[test]
-    fn target_is_reached_up_to_its_bound() {
+    fn verdict_is_pass_up_to_the_target_and_miss_above() {
         let case = || Case::less("g", "c", "µs").target(Target::AtMostOf(LIMIT, 1.1));
         assert_eq!(verdict(&with(case(), &[(OURS, 11.0), (LIMIT, 10.0)])), "pass");
         let missed = verdict(&with(case(), &[(OURS, 12.0), (LIMIT, 10.0)]));
@@ -69,14 +69,14 @@ mod tests {
     }
 
     #[test]
-    fn faster_library_is_named() {
+    fn verdict_names_the_faster_library() {
         let case = Case::more("g", "c", "per s").target(Target::BeatsRivals);
         let case = with(case, &[(OURS, 5.0), ("rlock", 4.0), ("rslock", 6.0)]);
         assert_eq!(verdict(&case), "**miss**: not better than rslock");
     }
 
     #[test]
-    fn unmeasured_case_does_not_pass() {
+    fn verdict_is_miss_for_an_unmeasured_case() {
         let case = Case::less("g", "c", "%").target(Target::AtMost(3.0));
         assert_eq!(verdict(&with(case, &[(LIMIT, 1.0)])), "**miss**: not measured");
         let case = Case::less("g", "c", "%").target(Target::AtMostOf("Redisson", 0.6));

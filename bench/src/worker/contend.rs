@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::{Outcome, libraries::Library};
 use crate::{clock, job::Contended};
 
-/// The job: see [`Job::Contend`](crate::job::Job::Contend).
+/// The settings of a [`Job::Contend`](crate::job::Job::Contend).
 pub(super) struct ContendingTasks {
     pub(super) tasks: usize,
     pub(super) name: String,
@@ -24,11 +24,11 @@ pub(super) struct ContendingTasks {
     pub(super) log: bool,
 }
 
-/// The events in the lock, as all tasks of this process see them.
+/// The events under the lock, as all tasks of this process see them.
 #[derive(Default)]
 struct Inside {
     occupied: AtomicBool,
-    /// The task that entered last, counted from 1.
+    /// The task that acquired last, counted from 1.
     last: AtomicU64,
     entries: AtomicU64,
     hand_overs: AtomicU64,
@@ -72,7 +72,8 @@ pub(super) async fn run<L: Library>(library: L, contending: ContendingTasks) -> 
     Ok(summary(&inside, visits?, clock::cpu_ns() - cpu))
 }
 
-/// Acquires repeatedly. A grant after the end is released and not counted.
+/// Acquires and releases repeatedly. A lock that is granted after the end is released and not
+/// counted.
 async fn visit<L: Library>(
     library: L,
     contending: Arc<ContendingTasks>,
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_another_task_makes_a_hand_over() {
+    fn hand_over_counts_only_when_the_task_changes() {
         let inside = Inside::default();
         for task in [1, 1, 2, 2, 1] {
             inside.enter(task);
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn two_holders_are_an_overlap() {
+    fn two_concurrent_holders_count_as_an_overlap() {
         let inside = Inside::default();
         inside.enter(1);
         inside.enter(2);

@@ -1,4 +1,4 @@
-//! Jobs with long holds and waiting tasks.
+//! Jobs with long holds or with waiting tasks.
 
 use std::{
     sync::{
@@ -17,10 +17,10 @@ use crate::{
     job::{Entered, Grown, Idled},
 };
 
-/// The number of concurrent acquisitions while many holds are created.
+/// How many acquisitions run at the same time while many holds are created.
 const TOGETHER: usize = 64;
 
-/// The time until the tasks wait, if the library does not count them.
+/// After this time, all tasks wait. It is used if the library does not count them.
 const SETTLE: Duration = Duration::from_millis(500);
 
 pub(super) async fn hold<L: Library>(
@@ -68,18 +68,18 @@ pub(super) async fn idle<L: Library>(library: &L, millis: u64) -> Idled {
 /// Tasks that wait until the process ends.
 #[derive(Clone, Default)]
 pub(super) struct Waiters {
-    /// The number of tasks that wait no more.
+    /// The number of tasks that no longer wait.
     ended: Arc<AtomicU64>,
 }
 
 impl Waiters {
-    /// Returns when all of them wait.
+    /// Starts tasks, and returns when all of them wait.
     pub(super) async fn join<L: Library>(&self, library: &L, tasks: usize, name: &str) {
         let name: Arc<str> = name.into();
         for _ in 0..tasks {
             let (library, name) = (library.clone(), Arc::clone(&name));
             let ended = Arc::clone(&self.ended);
-            // It is not awaited, because it waits for ever.
+            // The task is not awaited, because it waits until the process ends.
             drop(tokio::spawn(async move {
                 drop(library.acquire(&name).await);
                 ended.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Waiters {
         sleep(SETTLE).await;
     }
 
-    /// Checks that all of them still wait.
+    /// Checks that all tasks still wait.
     pub(super) fn check(&self) -> Outcome<()> {
         match self.ended.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -100,7 +100,7 @@ impl Waiters {
     }
 }
 
-/// The bytes between two measurements, or 0 in a process that does not count.
+/// The bytes between two measurements. It is 0 in a process that does not count memory.
 pub(super) fn grown(before: Option<i64>, after: Option<i64>) -> Grown {
     Grown { bytes: after.zip(before).map_or(0, |(after, before)| after - before) }
 }

@@ -1,4 +1,4 @@
-//! The latency of the smallest operations: the lower limits of everything that waits for them.
+//! The latency of the smallest operations. Nothing that waits for them can be faster.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::Outcome;
 use crate::{clock, figures::percentile, job::Delays};
 
-/// The pause between two messages, so that all processes are idle again.
+/// The pause between two messages, in which all processes become idle.
 const PAUSE: Duration = Duration::from_micros(500);
 
 pub(super) async fn ping(url: &str, count: usize) -> Outcome<Delays> {

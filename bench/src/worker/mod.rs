@@ -26,14 +26,14 @@ use libraries::{
     RsLock,
 };
 
-/// An error of a library.
+/// The result of a call to a library.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Returns the number of allocated bytes, in a process that counts them.
 pub type Weigh = fn() -> Option<i64>;
 
-/// `worker LIBRARY URL THREADS TTL_MS`, then one job per line. `TTL_MS` is for libraries whose
-/// watchdog has one lease for all locks. No Rust library has this.
+/// Runs `worker LIBRARY URL THREADS TTL_MS`, which reads one job from each line. `TTL_MS` is for
+/// libraries in which all locks have the same lease. No Rust library is like that.
 pub fn main(weigh: Weigh) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [library, url, threads, _ttl] = args.as_slice() else {
@@ -81,7 +81,7 @@ fn serve<L: Library>(runtime: &Runtime, url: &str, weigh: Weigh) {
         let answer = runtime.block_on(bench.perform(job));
         say(&answer.unwrap_or_else(|error| json!({"error": error.to_string()})));
     }
-    // Holds end with the process. Its server does not outlive the run.
+    // Holds end with the process, because its server does not outlive the run.
     std::process::exit(0);
 }
 
@@ -90,7 +90,7 @@ fn say(answer: &Value) {
     io::stdout().flush().expect("somebody listens");
 }
 
-/// A library, and the state that a job leaves for the next one.
+/// A library, and the state that one job leaves for the next.
 struct Bench<L: Library> {
     library: L,
     url: String,

@@ -7,11 +7,11 @@ use tokio::time::sleep;
 use super::{Outcome, libraries::Library};
 use crate::{clock, job::Entered};
 
-/// The pause between two locks, which leaves the machine to other processes.
+/// The pause between two locks, in which other processes can run.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Acquires and releases until there was no grant for `gap`. Returns the time of the next grant.
-/// Each lock has its own name, because a release may be lost.
+/// Each lock has a new name, because a failover may lose a release.
 pub(super) async fn run<L: Library>(library: &L, prefix: &str, gap: Duration) -> Outcome<Entered> {
     let mut last = Instant::now();
     for number in 0_u64.. {
@@ -22,7 +22,7 @@ pub(super) async fn run<L: Library>(library: &L, prefix: &str, gap: Duration) ->
             return Ok(Entered { entered_ns });
         }
         last = now;
-        // A lock that cannot be released now ends with its lease.
+        // If the release fails, the lock ends with its lease.
         library.release(held).await.ok();
     }
     Err("there are no more numbers".into())

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use super::{Outcome, libraries::Library};
 use crate::{clock, figures::percentile, job::Paired};
 
-/// Lets each task use its share of the names in turns until the end.
+/// Lets each task acquire and release its names one after the other, until the end.
 pub(super) async fn run<L: Library>(
     library: L,
     shares: Vec<Vec<String>>,
@@ -26,13 +26,13 @@ pub(super) async fn run<L: Library>(
     Ok(summary(durations?.concat(), wall, cpu))
 }
 
-/// The names of each of `tasks`. No two tasks share a name.
+/// The names of each task. No two tasks share a name.
 pub(super) fn shares(prefix: &str, tasks: usize, names: usize) -> Vec<Vec<String>> {
     let share = |task| (task..names).step_by(tasks).map(|number| format!("{prefix}-{number}"));
     (0..tasks).map(|task| share(task).collect()).collect()
 }
 
-/// Until `end`, but at least this number of pairs.
+/// Makes pairs until `end`, and at least `least` of them.
 async fn go_round<L: Library>(
     library: L,
     names: Vec<String>,
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_disjoint_and_complete() {
+    fn worker_shares_contain_each_name_exactly_once() {
         let mut all = shares("n", 3, 7).concat();
         all.sort();
         assert_eq!(all, ["n-0", "n-1", "n-2", "n-3", "n-4", "n-5", "n-6"]);

@@ -1,4 +1,4 @@
-//! The time from the opening of a latch or a barrier until all waiters know it.
+//! The time from the opening of a latch or a barrier until all waiters have passed.
 
 use std::{future::Future, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     job::{Delays, Gate},
 };
 
-/// The time in which all waiters are subscribed.
+/// After this time, all waiters are subscribed.
 const SETTLE: Duration = Duration::from_millis(200);
 
 pub(super) async fn wake(client: &Client, gate: Gate, tasks: usize, name: &str) -> Outcome<Delays> {
@@ -37,7 +37,7 @@ pub(super) async fn wake(client: &Client, gate: Gate, tasks: usize, name: &str) 
     }
 }
 
-/// Lets tasks wait, and opens. Each `wait` returns when it passed.
+/// Starts tasks that wait, and opens the gate. Each `wait` returns when its task has passed.
 async fn woken<W>(
     tasks: usize,
     wait: impl Fn() -> W,

@@ -1,5 +1,5 @@
-//! `chaos MINUTES SEED single|sentinel|cluster FOLDER [disobey]`: one run, its table, and the
-//! result of the judge. The exit code is not zero if a rule was violated.
+//! `chaos MINUTES SEED single|sentinel|cluster FOLDER [disobey]` executes one run. It prints the
+//! table and the result of the judge. The exit code is not zero if a rule was violated.
 
 use std::env;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! Rules: an element has one claimant at a time, no element is done twice, and none is lost.
+//! Rules: only one worker has an element at a time, no element is done twice, and no element is
+//! lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,8 +30,8 @@ pub(super) fn look(
     verdict.violations.extend(lost(record, object, windows));
 }
 
-/// Whether a failover may have forgotten a write of this time. The promoted server may have missed
-/// the latest ones.
+/// Whether a failover may have lost a write of the time `at`. The promoted server may not have
+/// received the latest writes.
 fn may_be_forgotten(windows: &[(Nanos, Nanos)], at: Nanos) -> bool {
     let earlier = |(begin, end): &(Nanos, Nanos)| (begin.saturating_sub(nanos(BEHIND)), *end);
     let windows: Vec<_> = windows.iter().map(earlier).collect();
@@ -63,7 +64,7 @@ fn done_again(record: &Record, object: &Object, windows: &[(Nanos, Nanos)]) -> V
     found
 }
 
-/// Elements that were pushed, and neither done nor claimed by the drain at the end.
+/// Elements that were pushed, but never reported as done, not even by the drain at the end.
 fn lost(record: &Record, object: &Object, windows: &[(Nanos, Nanos)]) -> Vec<Violation> {
     let done: BTreeSet<_> = claims(record, object)
         .filter(|it| may_be_done(it))
@@ -73,7 +74,8 @@ fn lost(record: &Record, object: &Object, windows: &[(Nanos, Nanos)]) -> Vec<Vio
     let missing: Vec<_> = pushed
         .filter(|it| !done.contains(it.element.as_str()) && !may_be_forgotten(windows, it.at))
         .collect();
-    // Redisson's `poll` loses its element together with its reply, and may poll again.
+    // If a reply to Redisson's `poll` is lost, its element is lost, too. Redisson may then poll
+    // again.
     let excused = claims(record, object).filter(|it| may_lose(record, it)).count();
     if missing.len() <= excused {
         return vec![];
@@ -89,12 +91,12 @@ fn lost(record: &Record, object: &Object, windows: &[(Nanos, Nanos)]) -> Vec<Vio
     missing.iter().map(report).collect()
 }
 
-/// Whether the element is done, or the worker was about to say so and got no reply.
+/// Whether the element is done, or the worker reported this and got no reply.
 fn may_be_done(hold: &Hold) -> bool {
     hold.done || hold.leaving.is_some() && hold.left.is_none() && hold.lost.is_none()
 }
 
-/// Whether a fault may have lost a reply to this poll of Redisson.
+/// Whether a fault may have lost a reply to this `poll` of Redisson.
 fn may_lose(record: &Record, hold: &Hold) -> bool {
     let died = record.deaths.get(&hold.process).copied();
     let ended = hold.entered.into_iter().chain(hold.gave_up).chain(died).min();

@@ -1,4 +1,4 @@
-//! Rule: no object has more concurrent holds than it allows.
+//! Rule: no object has more holds at the same time than it allows.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::clock::{Nanos, since};
 use crate::orders::{Mode, Object};
 use crate::record::{Hold, Record};
 
-/// A hold, as long as its owner believed in it.
+/// A hold, and the time in which its worker believed in it.
 pub(super) struct Belief<'a> {
     number: u64,
     pub(super) hold: &'a Hold,
@@ -15,7 +15,8 @@ pub(super) struct Belief<'a> {
     until: Nanos,
 }
 
-/// Checks beliefs in holds that exclude each other, by their beginning.
+/// Checks that no two beliefs overlap whose holds exclude each other. `believed` is sorted by the
+/// start.
 pub(super) fn look(
     beliefs: Vec<Belief<'_>>,
     object: &Object,
@@ -38,7 +39,7 @@ pub(super) fn look(
     }
 }
 
-/// The beliefs in holds of these names, by their beginning.
+/// The beliefs in holds of these names, sorted by their start.
 pub(super) fn beliefs<'a>(record: &'a Record, names: &BTreeSet<&str>) -> Vec<Belief<'a>> {
     let holds = record.holds.iter().filter(|(_, it)| names.contains(it.name.as_str()));
     let believed = holds.filter_map(|(number, hold)| {
@@ -50,8 +51,8 @@ pub(super) fn beliefs<'a>(record: &'a Record, names: &BTreeSet<&str>) -> Vec<Bel
     believed
 }
 
-/// The hold that should have excluded the new one. Of several it is the one that ends last. Of
-/// permits it is the one whose end frees the permit that was missing.
+/// The earlier hold that should have excluded the new one. If there are several, it is the one that
+/// ends last. For permits, it is the hold whose end frees the missing permit.
 fn conflicting<'a, 'r>(
     believed: &'a [Belief<'r>],
     new: &Belief<'_>,

@@ -1,4 +1,4 @@
-//! Rules: tokens grow, as do the terms of leaders, and no late write passes.
+//! Rules: tokens and the terms of leaders grow, and the gate accepts no late write.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ pub(super) fn look(
         return;
     }
     let found = small_tokens(record, object).into_iter().chain(late_writes(record, object));
-    // A failover that forgets a grant also forgets its token.
+    // If a failover loses a grant, it also loses the grant's token.
     let is_excused = |it: &Violation| !object.replicated && within(windows, it.at, it.at);
     verdict.violations.extend(found.filter(|it| !is_excused(it)));
 }
 
-/// Tokens that are not greater than that of the previous hold.
+/// Tokens that are not higher than that of the previous hold.
 fn small_tokens(record: &Record, object: &Object) -> Vec<Violation> {
     let holds = record.holds.values().filter(|it| it.name == object.name);
     let mut drawn: Vec<_> = holds.filter_map(|it| Some((it.entered?, it.token?))).collect();
@@ -35,7 +35,7 @@ fn small_tokens(record: &Record, object: &Object) -> Vec<Violation> {
     reports.collect()
 }
 
-/// Writes that passed after a later holder had written.
+/// Writes that were accepted after a holder with a higher token had written.
 fn late_writes(record: &Record, object: &Object) -> Vec<Violation> {
     let mut newest: BTreeMap<Nanos, u64> = BTreeMap::new();
     let mut found = vec![];

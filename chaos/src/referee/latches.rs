@@ -18,7 +18,7 @@ pub(super) fn look(
     for hold in record.holds.values().filter(|it| it.name == object.name) {
         let Some(at) = hold.entered.or(hold.gave_up) else { continue };
         let process = &hold.process;
-        // A latch whose data is lost is open.
+        // If a failover loses the data of a latch, the latch is open.
         if hold.entered.is_some() && at < opened && !within(windows, at, at) {
             let what = format!("{process} passed `{object}`, which was closed");
             verdict.violations.push(Violation { at, what });
@@ -31,8 +31,8 @@ pub(super) fn look(
     }
 }
 
-/// The latches that a failover may have closed again: the promoted server has not received their
-/// opening.
+/// The latches that a failover may have closed again, because the promoted server had not received
+/// their opening.
 #[must_use]
 pub fn closed_again(record: &Record) -> BTreeSet<String> {
     let is_lost = |opened: Nanos| {
@@ -44,12 +44,12 @@ pub fn closed_again(record: &Record) -> BTreeSet<String> {
     lost.map(|(name, _)| name.clone()).collect()
 }
 
-/// The first moment from `from` at which no fault prevents a worker from seeing the state.
+/// The first time from `from` on at which no fault keeps a worker from reading the latch.
 fn settled(record: &Record, from: Nanos) -> Nanos {
     let ends = record.faults.iter().map(|it| (it.from, it.healed + nanos(SETTLED)));
     let during = ends.filter(|(begin, end)| (*begin..*end).contains(&from));
     during.map(|(_, end)| end).max().unwrap_or(from)
 }
 
-/// A lost message costs four seconds. The machine does not explain twice as much.
+/// A lost message costs four seconds. A busy machine does not double this.
 const BOUND: Duration = Duration::from_secs(8);

@@ -23,7 +23,7 @@ pub use order::overtaking;
 /// A violation of a rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Violation {
-    /// When it was seen.
+    /// When the violation was seen.
     pub at: Nanos,
     /// What happened, in a sentence.
     pub what: String,
@@ -34,7 +34,7 @@ pub struct Violation {
 pub struct Verdict {
     /// The violations.
     pub violations: Vec<Violation>,
-    /// When two held at once in a [window](windows) in which that is possible.
+    /// The times at which two holders overlapped within a [window](windows) that allows this.
     pub excused: Vec<Nanos>,
 }
 
@@ -48,7 +48,8 @@ pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
         match object.kind {
             Kind::Latch => latches::look(record, object, &windows, &mut verdict),
             Kind::Queue => claims::look(record, object, &windows, &mut verdict),
-            // A hold of it is one of each member, and excludes their holds.
+            // A hold of a multi-lock counts as a hold of each member, and excludes the holds of
+            // members.
             Kind::Multi => {}
             _ => {
                 let beliefs = exclusion::beliefs(record, &names);
@@ -64,8 +65,8 @@ pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
     verdict
 }
 
-/// The names of which a hold keeps this object: its own, those of its multi-locks, and those of its
-/// members.
+/// The names whose holds exclude holds of this object: its own name, the multi-locks that contain
+/// it, and its members and their other multi-locks.
 fn holding<'a>(objects: &'a [Object], object: &'a Object) -> BTreeSet<&'a str> {
     let multis = objects.iter().filter(|it| it.members.contains(&object.name));
     let members = object.members.iter().flat_map(|member| {
@@ -75,19 +76,19 @@ fn holding<'a>(objects: &'a [Object], object: &'a Object) -> BTreeSet<&'a str> {
     multis.map(|it| it.name.as_str()).chain(members).chain([object.name.as_str()]).collect()
 }
 
-/// When two may hold at once: from the beginning of a failover until one lease after its end. A
-/// holder whose grant the new server has not received believes in it until its next renewal, and at
-/// most for its lease.
+/// The times in which two holders are possible: from the start of a failover until one lease after
+/// its end. If the new server has not received a grant, its holder trusts the hold until the next
+/// renewal, and at most for its lease.
 #[must_use]
 pub fn windows(record: &Record, ttl: Duration) -> Vec<(Nanos, Nanos)> {
     failovers(record).map(|it| window(it, ttl)).collect()
 }
 
-/// The same for this object. In a cluster a failover forgets only data on the failed node.
+/// The [windows] of one object. In a cluster, a failover loses only data of the failed node.
 fn windows_of(record: &Record, object: &Object, ttl: Duration) -> Vec<(Nanos, Nanos)> {
     let is_there = |it: &&HealedFault| {
-        // Latches and semaphores have a new name after each fault, and their nodes are not
-        // recorded.
+        // Latches and semaphores get a new name after each fault. The nodes of these names are not
+        // recorded, so every failover counts.
         let renamed = matches!(object.kind, Kind::Latch | Kind::Semaphore);
         renamed || it.names.as_ref().is_none_or(|names| names.contains(&object.name))
     };
@@ -102,14 +103,14 @@ fn window(failover: &HealedFault, ttl: Duration) -> (Nanos, Nanos) {
     (failover.from, failover.healed + nanos(ttl))
 }
 
-/// Whether one of the windows contains the whole time.
+/// Whether one of the windows contains the whole time from `from` to `until`.
 fn within(windows: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> bool {
     windows.iter().any(|(begin, end)| *begin <= from && until <= *end)
 }
 
-/// Each worker has asked again within this time after a fault.
+/// Within this time after a fault, each worker has repeated its request.
 const SETTLED: Duration = Duration::from_secs(2);
-/// A replica that has come back needs this long to catch up, and may be promoted meanwhile.
+/// A replica that has come back needs up to this long to catch up, and may be promoted before.
 const BEHIND: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -122,7 +123,7 @@ mod tests {
     const SECOND: Nanos = 1_000_000_000;
     const TTL: Duration = Duration::from_secs(3);
 
-    /// A record in which holds began and ended at these seconds.
+    /// A record of holds that started and ended at these seconds.
     fn record(name: &str, holds: &[(Mode, Nanos, Nanos)]) -> Record {
         let mut record = Record::default();
         for (hold, (mode, enter, leave)) in (1..).zip(holds) {
@@ -149,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_holds_are_accepted() {
+    fn referee_accepts_consecutive_holds() {
         let record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 2, 3)]);
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);
     }
 
     #[test]
-    fn overlapping_holds_are_found() {
+    fn referee_finds_overlapping_holds() {
         let record = record("a", &[(Mode::Exclusive, 1, 3), (Mode::Exclusive, 2, 4)]);
         let found = found(&record, Object::new(Kind::Lock, "a"));
         assert!(
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn overlap_counts_in_a_failover_only_if_a_replica_had_the_hold() {
+    fn failover_overlap_is_a_violation_if_a_replica_had_the_hold() {
         let mut record = record("a", &[(Mode::Exclusive, 10, 12), (Mode::Exclusive, 11, 12)]);
         record.faults.push(failover(5, 9));
         let verdict = judge(&record, &[Object::new(Kind::Lock, "a")], TTL);
@@ -173,10 +174,10 @@ mod tests {
         assert_eq!(found(&record, Object::new(Kind::Lock, "a").replicated()).len(), 1);
     }
 
-    /// Once, the check excused the first of several holders in conflict, and did not check the
-    /// others.
+    /// Former bug: if a new hold conflicted with several holders, the check excused the first of
+    /// them and did not check the others.
     #[test]
-    fn overlap_check_covers_every_conflicting_hold() {
+    fn referee_checks_every_hold_that_overlaps() {
         let both = [(Mode::Shared, 6, 11), (Mode::Shared, 7, 20), (Mode::Exclusive, 10, 20)];
         let mut read = record("a", &both);
         read.faults.push(failover(5, 9));
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn overlap_is_found_on_a_node_that_was_not_replaced() {
+    fn referee_finds_an_overlap_on_a_node_without_a_failover() {
         let mut record = record("a", &[(Mode::Exclusive, 10, 12), (Mode::Exclusive, 11, 12)]);
         let names = |name: &str| Some([name.to_owned()].into());
         record.faults.push(HealedFault { names: names("b"), ..failover(5, 9) });
@@ -199,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn overlap_is_found_after_the_window() {
+    fn referee_finds_an_overlap_that_begins_after_a_failover() {
         let mut record = record("a", &[(Mode::Exclusive, 10, 14), (Mode::Exclusive, 11, 14)]);
         record.faults.push(failover(5, 9));
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);
     }
 
     #[test]
-    fn readers_overlap_and_writers_do_not() {
+    fn referee_accepts_overlapping_readers_but_no_writers() {
         let readers = [(Mode::Shared, 1, 5), (Mode::Shared, 2, 6)];
         assert_eq!(found(&record("a", &readers), Object::new(Kind::ReadWrite, "a")), [""; 0]);
         let beside = [readers[0], readers[1], (Mode::Exclusive, 5, 7)];
@@ -214,19 +215,19 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_fair_holds_are_found() {
+    fn referee_finds_overlapping_holds_of_a_fair_lock() {
         let record = record("a", &[(Mode::Exclusive, 1, 3), (Mode::Exclusive, 2, 4)]);
         assert_eq!(found(&record, Object::new(Kind::Fair, "a")).len(), 1);
     }
 
-    /// A multi-lock of `a` and `b`, these locks, and another multi-lock of `b` and `c`.
+    /// The locks `a` and `b`, a multi-lock of both, and a multi-lock of `b` and `c`.
     fn with_multi() -> [Object; 4] {
         let multi = |name, members: [&str; 2]| Object::multi(name, members.map(str::to_owned));
         let lock = |name| Object::new(Kind::Lock, name);
         [multi("ab", ["a", "b"]), multi("bc", ["b", "c"]), lock("a"), lock("b")]
     }
 
-    /// A record of holds of these names.
+    /// A record of holds with these names and times.
     fn named(holds: &[(&str, Nanos, Nanos)]) -> Record {
         let mut all = Record::default();
         for (number, (name, enter, leave)) in (1..).zip(holds) {
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn multi_lock_excludes_holds_of_each_member() {
+    fn referee_finds_a_multi_lock_that_overlaps_a_members_hold() {
         let count = |holds: &[_]| judge(&named(holds), &with_multi(), TTL).violations.len();
         assert_eq!(count(&[("a", 1, 3), ("b", 1, 3), ("ab", 3, 5)]), 0);
         assert_eq!(count(&[("ab", 1, 3), ("a", 2, 4)]), 1);
@@ -245,9 +246,9 @@ mod tests {
         assert_eq!(count(&[("ab", 1, 3), ("bc", 2, 4)]), 1);
     }
 
-    /// A held member keeps a multi-lock from waiting for nothing.
+    /// While a member is held, a waiter for the multi-lock does not wait at a free lock.
     #[test]
-    fn multi_lock_is_free_only_while_all_members_are() {
+    fn referee_treats_a_multi_lock_as_held_if_a_member_is_held() {
         let count = |holds: &[_]| {
             let mut record = named(holds);
             record.holds.get_mut(&1).unwrap().call = SECOND;
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn second_leader_of_a_term_is_found() {
+    fn referee_finds_a_second_leader_of_one_term() {
         let leader = || Object::new(Kind::Election, "a");
         let mut later = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)]);
         assert_eq!(found(&later, leader()), [""; 0]);
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(found(&both, leader()).len(), 1);
     }
 
-    /// The end of a claim: it went back, it is done, or its process died before the reply.
+    /// How a claim ends: the element goes back, it is done, or its process dies before the reply.
     #[derive(Clone, Copy, PartialEq)]
     enum Ends {
         Back,
@@ -278,7 +279,7 @@ mod tests {
         Unanswered,
     }
 
-    /// A record of one pushed element, `x`, and of its claims.
+    /// A record of one pushed element `x`, and of its claims.
     fn claimed(claims: &[(&str, Nanos, Nanos, Ends)]) -> Record {
         let mut record = Record::default();
         let (name, elements) = ("a".to_owned(), vec!["x".to_owned()]);
@@ -304,32 +305,32 @@ mod tests {
     }
 
     #[test]
-    fn second_claimant_of_an_element_is_found() {
+    fn referee_finds_a_second_claimant_of_an_element() {
         let claims = [("rust-1", 2, 4, Ends::Back), ("rust-2", 4, 5, Ends::Done)];
         assert_eq!(found(&claimed(&claims), queue()), [""; 0]);
         let claims = [("rust-1", 2, 4, Ends::Back), ("rust-2", 3, 5, Ends::Done)];
         let both = found(&claimed(&claims), queue());
         assert!(both[0].contains("rust-1 (1) and rust-2 (2)"), "{both:?}");
-        // Others may have the other elements.
+        // Another worker may have another element.
         let mut two = claimed(&claims);
         two.holds.get_mut(&1).unwrap().element = Some("y".into());
         assert_eq!(found(&two, queue()), [""; 0]);
     }
 
     #[test]
-    fn element_that_is_done_twice_is_found() {
+    fn referee_finds_an_element_that_is_done_twice() {
         let claims = [("rust-1", 2, 3, Ends::Done), ("rust-2", 20, 21, Ends::Done)];
         let mut twice = claimed(&claims);
         assert!(found(&twice, queue())[0].contains("which rust-1 had done"));
         twice.faults.push(failover(5, 9));
         assert_eq!(found(&twice, queue()), [""; 0], "the new server did not know it");
-        // The process died, so nobody knows whether the element was done.
+        // The process died before the reply, so nobody knows whether the element was done.
         let claims = [("rust-1", 2, 3, Ends::Unanswered), ("rust-2", 20, 21, Ends::Done)];
         assert_eq!(found(&claimed(&claims), queue()), [""; 0]);
     }
 
     #[test]
-    fn lost_element_is_found() {
+    fn referee_finds_a_lost_element_of_a_queue() {
         assert_eq!(found(&claimed(&[("drain", 2, 3, Ends::Done)]), queue()), [""; 0]);
         assert_eq!(found(&claimed(&[("rust-1", 2, 3, Ends::Unanswered)]), queue()), [""; 0]);
         for claims in [&[][..], &[("rust-1", 2, 3, Ends::Back)]] {
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn redisson_may_lose_an_element_only_by_a_fault() {
+    fn referee_accepts_a_failed_redisson_poll_only_during_a_fault() {
         let polls = |at: Nanos| {
             let mut record = claimed(&[]);
             let (name, mode, call) = ("a".to_owned(), Mode::Claim, at * SECOND);
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn overtaking_of_older_requests_is_counted() {
+    fn referee_counts_grants_that_overtake_older_requests() {
         let mut fair = record("a", &[(Mode::Exclusive, 5, 6), (Mode::Exclusive, 7, 8)]);
         let objects = [Object::new(Kind::Fair, "a")];
         assert_eq!(overtaking(&fair, &objects), (2, 0));
@@ -364,9 +365,9 @@ mod tests {
         assert_eq!(overtaking(&fair, &objects), (2, 1));
     }
 
-    /// Its deadline keeps the others behind it.
+    /// The deadline of a dead Redisson waiter holds up the waiters behind it.
     #[test]
-    fn fair_waiter_may_wait_behind_a_dead_redisson_waiter() {
+    fn referee_accepts_a_wait_behind_a_dead_redisson_waiter() {
         let mut fair = record("a", &[(Mode::Exclusive, 12, 13)]);
         fair.holds.get_mut(&1).unwrap().call = SECOND;
         let waits = |fair: &Record| found(fair, Object::new(Kind::Fair, "a")).len();
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn excess_permits_are_found() {
+    fn referee_finds_more_held_permits_than_exist() {
         let three = [(Mode::Permit, 1, 5), (Mode::Permit, 2, 6), (Mode::Permit, 3, 7)];
         let permits = |count| Object::new(Kind::Permits, "a").permits(count);
         assert_eq!(found(&record("a", &three), permits(3)), [""; 0]);
@@ -386,14 +387,14 @@ mod tests {
     }
 
     #[test]
-    fn dead_process_no_longer_counts_as_holder() {
+    fn referee_ends_the_holds_of_a_process_at_its_death() {
         let mut record = record("a", &[(Mode::Exclusive, 1, 9), (Mode::Exclusive, 5, 6)]);
         record.deaths.insert("rust-1".into(), 4 * SECOND);
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);
     }
 
     #[test]
-    fn token_that_does_not_grow_is_found() {
+    fn referee_finds_a_token_that_does_not_grow() {
         let mut record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)]);
         record.holds.get_mut(&1).unwrap().token = Some(7);
         let found = found(&record, Object::new(Kind::Fenced, "a"));
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn late_write_that_passes_is_found() {
+    fn referee_finds_an_accepted_write_of_an_earlier_holder() {
         let holds = [(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)];
         let mut record = record("a", &holds);
         let write = |record: &mut Record, hold, token, second| {
@@ -411,13 +412,13 @@ mod tests {
         write(&mut record, 2, 2, 3);
         write(&mut record, 1, 1, 4);
         assert_eq!(found(&record, Object::new(Kind::Fenced, "a")), [""; 0]);
-        // The gate compares tokens: a forged higher one passes.
+        // The gate compares only tokens, so it accepts a forged token that is higher.
         write(&mut record, 1, 9, 5);
         assert_eq!(found(&record, Object::new(Kind::Fenced, "a")).len(), 1);
     }
 
     #[test]
-    fn wrong_latch_wait_is_found() {
+    fn referee_finds_latch_waits_that_end_too_early_or_too_late() {
         let latch = || Object::new(Kind::Latch, "a");
         let mut record = record("a", &[(Mode::Pass, 3, 3), (Mode::Pass, 4, 4)]);
         record.opened.insert("a".into(), 3 * SECOND);
@@ -434,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn failover_may_close_a_latch_opened_just_before() {
+    fn referee_accepts_a_latch_that_a_failover_closes_again() {
         let mut record = Record::default();
         for (name, opened) in [("before", 80), ("shortly", 95), ("in", 101), ("after", 110)] {
             record.opened.insert(name.into(), opened * SECOND);
@@ -445,12 +446,12 @@ mod tests {
     }
 
     #[test]
-    fn waiter_that_sleeps_while_the_lock_is_free_is_found() {
+    fn referee_finds_a_waiter_that_sleeps_while_the_lock_is_free() {
         let mut record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 20, 21)]);
         record.holds.get_mut(&2).unwrap().call = 2 * SECOND;
         let free = found(&record, Object::new(Kind::Lock, "a"));
         assert!(free[0].contains("waited for 17.99"), "{free:?}");
-        // The holds of the dead process are free after its lease.
+        // The holds of a dead process are free only after its lease.
         record.holds.get_mut(&1).unwrap().left = None;
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);
         record.faults.push(failover(2, 16));

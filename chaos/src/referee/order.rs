@@ -1,12 +1,13 @@
-//! The order of the grants of fair locks. It is counted, and no rule: after a fault waiters may queue
-//! again.
+//! The order of the grants of fair locks. It is only counted, and is not a rule, because waiters
+//! may queue again after a fault.
 
 use crate::clock::nanos;
 use crate::orders::{Kind, Object};
 use crate::record::Record;
 use std::time::Duration;
 
-/// The grants of fair locks, and how many of them overtook an older request that was granted later.
+/// The number of grants of fair locks, and how many of them overtook an older request that was
+/// granted later.
 #[must_use]
 pub fn overtaking(record: &Record, objects: &[Object]) -> (usize, usize) {
     let (mut all, mut overtook) = (0, 0);
@@ -14,7 +15,7 @@ pub fn overtaking(record: &Record, objects: &[Object]) -> (usize, usize) {
         let holds = record.holds.values().filter(|it| it.name == object.name);
         let mut granted: Vec<_> = holds.filter_map(|it| Some((it.entered?, it.call))).collect();
         granted.sort_unstable();
-        // From the last grant on, the oldest request of all later grants is known.
+        // The loop starts at the last grant, so it knows the oldest request of all later grants.
         let mut oldest = u64::MAX;
         for (_, call) in granted.iter().rev() {
             overtook += usize::from(oldest.saturating_add(nanos(TRAVEL)) < *call);
@@ -25,5 +26,5 @@ pub fn overtaking(record: &Record, objects: &[Object]) -> (usize, usize) {
     (all, overtook)
 }
 
-/// Requests that were sent within this time may arrive in any order.
+/// If two requests were sent within this time, they may arrive in any order.
 const TRAVEL: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! Rule: no Leasehold worker sleeps while a lock is free.
+//! Rule: no Leasehold worker sleeps while the lock that it waits for is free.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,8 +14,8 @@ pub(super) fn look(
     ttl: Duration,
     verdict: &mut Verdict,
 ) {
-    // A semaphore has no leases, so the permits of a dead process are never free. Tasks wait for
-    // an element for a second at most.
+    // A semaphore has no leases, so the permits of a dead process never become free. At a queue,
+    // tasks wait for at most a second.
     if matches!(object.kind, Kind::Semaphore | Kind::Queue) {
         return;
     }
@@ -40,8 +40,8 @@ fn is_ours(hold: &Hold) -> bool {
     hold.process.starts_with("rust")
 }
 
-/// When Redisson waiters that had died may have been in the queue: their deadlines are as long as
-/// their timeouts, one after the other.
+/// The times in which dead Redisson waiters may have been in the queue. Their deadlines follow one
+/// another, and each is as long as the waiter's timeout.
 fn queued_dead(record: &Record, object: &Object) -> Vec<(Nanos, Nanos)> {
     let holds = record.holds.values().filter(|it| it.name == object.name && !is_ours(it));
     let waited = holds.filter(|it| it.entered.is_none() && it.gave_up.is_none());
@@ -49,7 +49,7 @@ fn queued_dead(record: &Record, object: &Object) -> Vec<(Nanos, Nanos)> {
     died.map(|at| (*at, at + nanos(QUEUED_DEAD))).collect()
 }
 
-/// When one of these names may have been held, or the servers were unreachable.
+/// The times in which one of these names may have been held, or servers were unreachable.
 fn busy(record: &Record, names: &BTreeSet<&str>, ttl: Duration) -> Vec<(Nanos, Nanos)> {
     let holds = record.holds.values().filter(|it| names.contains(it.name.as_str()));
     let held = holds.filter_map(|hold| {
@@ -62,7 +62,7 @@ fn busy(record: &Record, names: &BTreeSet<&str>, ttl: Duration) -> Vec<(Nanos, N
     held.chain(away).collect()
 }
 
-/// The same times in order, without overlaps.
+/// Sorts the times, and joins those that overlap.
 fn merged(mut busy: Vec<(Nanos, Nanos)>) -> Vec<(Nanos, Nanos)> {
     busy.sort_unstable();
     let mut merged: Vec<(Nanos, Nanos)> = vec![];
@@ -88,7 +88,7 @@ fn longest_free(busy: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> Option<Du
     (!longest.is_zero()).then_some(longest)
 }
 
-/// A lost message costs four seconds. The machine does not explain twice as much.
+/// A lost message costs four seconds. A busy machine does not double this.
 const BOUND: Duration = Duration::from_secs(8);
-/// The lease of a holder, and the timeouts of three waiters.
+/// The sum of the lease of a holder and the timeouts of three waiters.
 const QUEUED_DEAD: Duration = Duration::from_secs(13);

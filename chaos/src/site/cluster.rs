@@ -1,5 +1,5 @@
-//! Three masters that share the slots, with one replica each. So a promoted replica has
-//! acknowledged all grants of `replicated` names.
+//! Three masters that share the slots. Each has one replica, so a promoted replica has acknowledged
+//! all grants of `replicated` names.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,14 +41,14 @@ impl OnCluster {
         Self { cluster, apart, objects }
     }
 
-    /// The objects on this node.
+    /// The names of the objects at this node.
     fn names_on(&self, node: &Redis) -> BTreeSet<String> {
         let names = self.keys().filter(|it| it.kind != Kind::Semaphore);
         let is_there = |name: &&String| self.owner_of(name).port() == node.port();
         names.map(|it| &it.name).filter(is_there).cloned().collect()
     }
 
-    /// The objects that have a key of their name.
+    /// The objects whose name is a key.
     fn keys(&self) -> impl Iterator<Item = &Object> {
         self.objects.iter().filter(|it| it.kind != Kind::Multi)
     }
@@ -57,7 +57,7 @@ impl OnCluster {
         self.cluster.owner_of(Cluster::slot_of(name))
     }
 
-    /// A master that has an object of the contention.
+    /// A master that has one of the objects.
     fn any_master(&self, rng: &mut Rng) -> Arc<Redis> {
         let wanted = rng.choice(self.keys().collect::<Vec<_>>()).expect("there are objects");
         self.owner_of(&wanted.name)
@@ -92,7 +92,7 @@ impl OnCluster {
         }
     }
 
-    /// A fault by which a replica replaces its master. It ends some time after that.
+    /// Injects a fault until a replica has replaced its master, and heals it some time later.
     fn replace(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
@@ -104,7 +104,8 @@ impl OnCluster {
         HealedFault { fault, from, served, healed: now(), failover: true, names: None }
     }
 
-    /// A fault that usually ends before a replica replaces its master. A replacement is possible.
+    /// Injects a fault that usually ends before a replica replaces its master. It may still be
+    /// replaced.
     fn disturb(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
@@ -134,7 +135,7 @@ impl OnCluster {
         HealedFault { names: Some([name.clone()].into()), ..healed(Fault::SlotMoved, from) }
     }
 
-    /// The master agrees to the failover, so no data is lost.
+    /// Lets the replica replace its master. The master agrees, so no data is lost.
     fn hand_over(&self, on: &Victims) -> HealedFault {
         let from = now();
         self.cluster.fail_over(&on.replica, Failover::Agreed);
@@ -143,7 +144,7 @@ impl OnCluster {
     }
 }
 
-/// The victim, if it is one of these.
+/// The servers that a fault may concern. A fault uses one of them.
 #[derive(Debug)]
 struct Victims {
     master: Arc<Redis>,

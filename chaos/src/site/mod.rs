@@ -18,18 +18,18 @@ pub use cluster::OnCluster;
 pub use sentinel::OnSentinel;
 pub use single::OnSingle;
 
-/// A deployment.
+/// A deployment of the run.
 pub trait Site {
-    /// The address for clients.
+    /// The URL for clients.
     fn url(&self) -> String;
 
-    /// The address for a worker that has its own links.
+    /// The addresses for the worker that has its own links.
     fn apart(&self) -> Place;
 
     /// The objects of the contention.
     fn objects(&self) -> Vec<Object>;
 
-    /// The possible faults.
+    /// The faults that are possible here.
     fn faults(&self) -> &'static [Fault];
 
     /// Injects a fault, and heals it.
@@ -39,11 +39,11 @@ pub trait Site {
     fn ask_masters(&self, words: &[&str]) -> Vec<Reply>;
 }
 
-/// Starts the deployment of this name.
+/// Starts the deployment `on`.
 ///
 /// # Panics
 ///
-/// If there is none, or it does not start.
+/// If there is no such deployment, or if it does not start.
 #[must_use]
 pub fn start(on: &str) -> Box<dyn Site> {
     match on {
@@ -54,8 +54,8 @@ pub fn start(on: &str) -> Box<dyn Site> {
     }
 }
 
-/// The objects of each deployment, with locks and fenced locks of these names. The multi-lock has two
-/// of the locks.
+/// The objects of every deployment. `locks` and `fenced` are the names of the locks and fenced
+/// locks. The multi-lock consists of two of the locks.
 fn objects(locks: &[impl AsRef<str>], fenced: &[impl AsRef<str>]) -> Vec<Object> {
     let mut all = vec![
         Object::new(Kind::ReadWrite, "door-0"),
@@ -73,7 +73,7 @@ fn objects(locks: &[impl AsRef<str>], fenced: &[impl AsRef<str>]) -> Vec<Object>
     all
 }
 
-/// More objects, of a deployment with replicas.
+/// More objects, for deployments with replicas.
 fn replicated_objects() -> Vec<Object> {
     vec![
         Object::new(Kind::Lock, "replicated-0").replicated(),
@@ -89,7 +89,8 @@ fn healed(fault: Fault, from: Nanos) -> HealedFault {
     HealedFault { fault, from, served, healed, failover: false, names: None }
 }
 
-/// Waits for the length of this fault. A server is suspended for less than `stopped` milliseconds.
+/// Waits for as long as this fault lasts. A suspended server is suspended for less than `stopped`
+/// milliseconds.
 fn last(fault: Fault, stopped: u64, rng: &mut Rng) {
     let most = match fault {
         Fault::ConnectionsKilled => return,
@@ -99,7 +100,8 @@ fn last(fault: Fault, stopped: u64, rng: &mut Rng) {
     sleep(Duration::from_millis(rng.u64(10..most)));
 }
 
-/// Cuts the links between this server, together with `with_it`, and all others.
+/// Cuts all links between `server` and `with_it` on one side, and all other servers and `and_from`
+/// on the other side.
 fn cut_off(links: &Links, server: &str, with_it: &[&str], and_from: &[&str]) {
     let mut others = links.names();
     others.retain(|it| it != server);
@@ -116,10 +118,10 @@ fn kill_connections<'a>(servers: impl IntoIterator<Item = &'a Redis>) {
     }
 }
 
-/// The links of the separate worker, and those of all others.
+/// The links of the worker with its own links, and those of all other clients.
 const CLIENTS: [&str; 2] = [APART, Links::CLIENTS];
 const APART: &str = "apart";
-/// How long after a server was silent the others may still replace it.
+/// For how long after its silence a server may still be replaced.
 const LATE: Duration = Duration::from_millis(500);
 /// The longest time of a failover.
 const FAILOVER: Duration = Duration::from_secs(30);

@@ -1,7 +1,7 @@
 //! A master, its replica, and three sentinels.
 //!
-//! There is one replica, so a promoted one has acknowledged all grants of `replicated` names. These
-//! must never be held twice.
+//! There is only one replica, so if it is promoted, it has acknowledged all grants of `replicated`
+//! names. Such a name must never have two holders.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::clock::{nanos, now};
 use crate::fault::{Fault, HealedFault};
 use crate::orders::{Object, Place};
 
-/// A master that sentinels watch.
+/// A master and its replica, which sentinels watch.
 #[derive(Debug)]
 pub struct OnSentinel {
     redis: Sentinels,
@@ -69,7 +69,7 @@ impl OnSentinel {
         }
     }
 
-    /// A fault by which the sentinels replace the master. It ends some time after that.
+    /// Injects a fault until the sentinels have replaced the master, and heals it some time later.
     fn replace(&self, fault: Fault, rng: &mut Rng, on: Victims) -> HealedFault {
         let events = self.redis.listen();
         let from = now();
@@ -82,8 +82,8 @@ impl OnSentinel {
         HealedFault { fault, from, served, healed: now(), failover: true, names: None }
     }
 
-    /// A fault that usually ends before the sentinels replace the master. A replacement is
-    /// possible.
+    /// Injects a fault that usually ends before the sentinels replace the master. It may still be
+    /// replaced.
     fn disturb(&self, fault: Fault, rng: &mut Rng, on: Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
@@ -101,7 +101,7 @@ impl OnSentinel {
     }
 }
 
-/// The victim, if it is one of these.
+/// The servers that a fault may concern. A fault uses one of them.
 #[derive(Clone, Copy, Debug)]
 struct Victims {
     master: usize,

@@ -1,4 +1,4 @@
-//! One server that keeps its data, behind links that can be cut.
+//! One server that keeps its data. The links to it can be cut.
 
 use fastrand::Rng;
 use testkit::{Proxy, Redis, Reply};

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acl_rules_are_those_of_the_guide() {
+    fn acl_rules_match_the_rules_in_the_guide() {
         let single: Vec<_> = rules(false).collect();
         for rule in ["~app:*", "&redisson_lock__channel:{app:*", "+evalsha", "+pubsub|numsub"] {
             assert!(single.contains(&rule), "{rule}");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_name() {
+    fn acl_patterns_expand_to_the_keys_of_a_name() {
         let queue = "leasehold_lock__queue:{app:*";
         assert_eq!(key("app:*", "orders"), "orders");
         assert_eq!(key(queue, "orders"), "leasehold_lock__queue:{orders}");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn rejection_of_the_dry_run_is_no_denial() {
+    fn rejected_acl_dryrun_does_not_count_as_a_denied_command() {
         assert!(is_denial("User app has no permissions to run the 'hset' command"));
         assert!(!is_denial("NOPERM User app has no permissions to run the 'acl|dryrun' command"));
         assert!(!is_denial("OK"));

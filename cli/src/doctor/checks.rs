@@ -99,9 +99,9 @@ fn failed_writes(report: &ServerReport) -> Option<Finding> {
     let names = ["aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"];
     let failed =
         names.into_iter().find(|name| report.info.get(*name).is_some_and(|it| it != "ok"))?;
-    let text = format!("{failed} is not ok: the server may reject writes");
+    let text = format!("the server reports a failure in {failed}, and may reject writes");
     let finding = Finding::new(Error, "persistence", &report.server, text);
-    Some(finding.remedy("check its disk and its log"))
+    Some(finding.remedy("check the disk and the log of the server"))
 }
 
 fn connections(report: &ServerReport) -> Vec<Finding> {
@@ -184,8 +184,13 @@ pub(super) fn of_clients(reports: &[ServerReport]) -> Option<Finding> {
         (true, _) => None,
         (false, 0 | 1) => Some(Finding::new(Note, "clients", "connections", text)),
         (false, _) => Some(
-            Finding::new(Warning, "clients", "connections", format!("several Redissons: {text}"))
-                .remedy("run one version of Redisson: their fair locks differ"),
+            Finding::new(
+                Warning,
+                "clients",
+                "connections",
+                format!("several versions of Redisson: {text}"),
+            )
+            .remedy("run one version of Redisson: their fair locks differ"),
         ),
     }
 }
@@ -205,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn restart_hazard_follows_from_persistence_and_replicas() {
+    fn restart_hazard_depends_on_persistence_and_replicas() {
         let of = |aof, save, fsync, replicas| {
             let info = [("aof_enabled", aof), ("connected_slaves", replicas)];
             persistence(&report(&info, &[("save", save), ("appendfsync", fsync)])).severity
@@ -218,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn failed_write_of_persistence_is_an_error() {
+    fn doctor_reports_an_error_when_persistence_failed_to_write() {
         let failed = report(&[("aof_last_write_status", "err")], &[]);
         assert_eq!(failed_writes(&failed).unwrap().severity, Error);
         assert!(failed_writes(&report(&[("aof_last_write_status", "ok")], &[])).is_none());
     }
 
     #[test]
-    fn slot_without_node_is_an_error() {
+    fn doctor_reports_an_error_for_a_slot_without_a_node() {
         let of = |ok| coverage(&report(&[("cluster_enabled", "1"), ("cluster_slots_ok", ok)], &[]));
         assert_eq!(of("16384").unwrap().severity, Note);
         assert_eq!(of("16000").unwrap().severity, Error);
@@ -233,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_is_compared_with_the_lease() {
+    fn doctor_compares_the_latency_with_the_lease() {
         let of = |millis| of_latency(&[Duration::from_millis(millis)], Duration::from_secs(3));
         for (millis, severity) in [(1, Note), (301, Warning), (1_001, Error)] {
             assert_eq!(of(millis).unwrap().severity, severity, "{millis}");
@@ -242,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn several_versions_of_redisson_are_a_warning() {
+    fn doctor_warns_of_several_redisson_versions() {
         let client = |name, version| map(&[("lib-name", name), ("lib-ver", version)]);
         let of = |clients: &[BTreeMap<String, String>]| {
             let mut report = ServerReport::default();

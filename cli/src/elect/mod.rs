@@ -53,7 +53,7 @@ pub(crate) async fn elect(elect: &Elect) -> Result<u8, Exit> {
         led = election.campaign(&value) => led.map_err(Exit::from),
         signal = signals.fatal() => Err(Exit::new(
             signals::code(signal),
-            format!("campaign in `{}`: ended by a signal; it did not lead", elect.name),
+            format!("campaign in `{}`: ended by a signal before this candidate led", elect.name),
         )),
     };
     let result = match led {
@@ -86,7 +86,7 @@ async fn lead(
     tokio::select! {
         reason = leadership.lost() => Err(Exit::new(
             LOST,
-            format!("lead `{}`: leadership lost: {reason}; start it again", job.name),
+            format!("lead `{}`: leadership lost: {reason}; start the candidate again", job.name),
         )),
         signal = signals.fatal() => {
             leadership.step_down().await?.into_result()?;

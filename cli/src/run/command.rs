@@ -48,7 +48,7 @@ impl Command {
         environment::set(&mut command, job, hold);
         let child = command.spawn().map_err(failed)?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let pid = pid.ok_or_else(|| failed(io::Error::other("it has no process id")))?;
+        let pid = pid.ok_or_else(|| failed(io::Error::other("the command has no process id")))?;
         let target = if in_terminal { Target::Process(pid) } else { Target::Group(pid) };
         watcher.allow(target, hold.remaining().unwrap_or_default());
         Ok(Self { child, target, watcher })
@@ -95,7 +95,7 @@ impl Command {
 
     fn signal(&self, signal: Signal) {
         if let Err(error) = self.target.signal(signal) {
-            say(&format!("signal command: {error}; check the user that it runs as"));
+            say(&format!("send signal to command: {error}; check the user of the command"));
         }
     }
 }

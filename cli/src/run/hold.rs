@@ -161,7 +161,10 @@ pub(crate) async fn busy(client: &Client, run: &Run) -> Result<u8, Exit> {
         _ if run.busy_ok => Ok(0),
         Some(number) => {
             let name = &run.name;
-            say(&format!("acquire `{name}`: all {number} permits are held; retry later"));
+            say(&format!(
+                "acquire `{name}`: all {number} permits are held; retry later, or wait longer with \
+                 -w"
+            ));
             Ok(run.waiting.conflict_exit_code)
         }
         None => is_held(&lock_of(client, run)?, &run.waiting).await,
@@ -171,7 +174,8 @@ pub(crate) async fn busy(client: &Client, run: &Run) -> Result<u8, Exit> {
 /// Reports the holder of `lock`.
 pub(crate) async fn is_held(lock: &Lock, waiting: &Waiting) -> Result<u8, Exit> {
     let holder = lock.holder().await?;
-    let cause = holder.map_or_else(|| "it was held".into(), |holder| format!("held by {holder}"));
+    let cause = holder
+        .map_or_else(|| "another client held it".into(), |holder| format!("held by {holder}"));
     let name = lock.name();
     say(&format!("acquire `{name}`: {cause}; retry later, or wait longer with -w"));
     Ok(waiting.conflict_exit_code)
@@ -227,7 +231,8 @@ async fn semaphore(client: &Client, name: &str, number: u32) -> Result<Expirable
         total => Err(Exit::new(
             DATA,
             format!(
-                "acquire `{name}`: it has {total} permits, not {number}; use one number for all"
+                "acquire `{name}`: the semaphore has {total} permits, not {number}; use the same \
+                 number in all calls"
             ),
         )),
     }

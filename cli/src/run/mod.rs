@@ -88,7 +88,7 @@ pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, 
         Some(grace) if grace <= ttl / 2 => Ok(grace),
         Some(_) => Err(Exit::new(
             USAGE,
-            "read `--grace`: it is more than half of the lease; use a longer --ttl",
+            "read `--grace`: the grace is more than half of the lease; use a longer --ttl",
         )),
     }
 }
@@ -106,7 +106,7 @@ pub(crate) async fn run(run: &Run) -> Result<u8, Exit> {
         acquired = hold::acquire(&client, run) => acquired,
         signal = signals.fatal() => Err(Exit::new(
             signals::code(signal),
-            format!("acquire `{}`: ended by a signal; nothing was started", run.name),
+            format!("acquire `{}`: ended by a signal; the command was not started", run.name),
         )),
     };
     let result = match acquired {
@@ -147,7 +147,7 @@ async fn release(
 pub(crate) async fn farewell(client: &Client) {
     let shutdown = client.shutdown(FAREWELL).await;
     if shutdown.pending > 0 {
-        say("release: Redis did not confirm it in time; the lock ends with its lease");
+        say("release: Redis did not reply in time; if still held, the lock expires with its lease");
     }
 }
 

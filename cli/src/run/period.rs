@@ -51,6 +51,8 @@ pub(super) fn is_over_in(run: &Run, left: Duration) -> u8 {
         return 0;
     }
     let (name, left) = (&run.name, left.as_secs_f64());
-    say(&format!("run `{name}`: it has started in this period; retry in {left:.1} s"));
+    say(&format!(
+        "run `{name}`: the command has already started in this period; retry in {left:.1} s"
+    ));
     run.waiting.conflict_exit_code
 }

@@ -23,7 +23,7 @@ pub(crate) fn start(mut words: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = words.next().and_then(|id| id.to_str()?.parse::<u32>().ok());
     let (Some(parent), Some(program)) = (parent, words.next()) else { return USAGE.into() };
     if let Err(error) = die_with(parent) {
-        say(&format!("start command: {error}; nothing was started"));
+        say(&format!("start command: {error}; the command was not started"));
         return LOST.into();
     }
     let error = Command::new(&program).args(words).exec();

@@ -73,8 +73,8 @@ impl Watcher {
         if let Err(error) = input.write_all(line.as_bytes()) {
             self.is_reachable = false;
             say(&format!(
-                "watch command: {error}; if this process is killed, descendants of the command \
-                 may survive it"
+                "watch command: {error}; if this process is killed, descendants of the command may \
+                 continue to run"
             ));
         }
     }
@@ -83,7 +83,7 @@ impl Watcher {
     pub(super) fn end(&mut self) {
         let ended = self.child.kill().and_then(|()| self.child.wait());
         if let Err(error) = ended {
-            say(&format!("end watcher: {error}; check the processes of this user"));
+            say(&format!("stop watcher: {error}; check the processes of this user"));
         }
     }
 }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_complete_line_is_the_order() {
+    fn watcher_obeys_the_last_complete_line() {
         let mut text = b"group 7 100\nprocess 8 200\ngroup 9".to_vec();
         let order = newest(&mut text).unwrap();
         assert!(matches!(order.target, Target::Process(id) if id.as_raw_nonzero().get() == 8));

@@ -79,7 +79,7 @@ fn header(sample: &Sample) -> Vec<Line<'static>> {
 
 /// Returns why the sample is old, and the hazards of the server.
 fn problems(sample: &Sample) -> Vec<Line<'static>> {
-    let error = sample.error.iter().map(|error| format!("no sample: {error}"));
+    let error = sample.error.iter().map(|error| format!("cannot read the server: {error}"));
     let hazards = sample.hazards.iter().map(|hazard| format!("hazard: {hazard}"));
     error.chain(hazards).map(|text| Line::styled(text, Style::new().fg(BAD))).collect()
 }
@@ -280,7 +280,7 @@ mod tests {
         let waits = Waiting { owner: OTHER.into(), waited: Some(secs(75)), is_overdue: false };
         let busy = Seen { waiters: vec![waits], ..held("orders/42", OWNER, Some(25)) };
         let endless = Seen {
-            odd: vec!["held without an end"],
+            odd: vec!["hold never expires"],
             ..held("legacy\u{1b}[31m/import", OWNER, None)
         };
         let error = Some("WRONGTYPE".to_owned());
@@ -331,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn screen_shows_fewer_columns_when_it_is_narrow() {
+    fn narrow_screen_shows_fewer_columns() {
         let mut sample = sample();
         sample.error = Some("Redis is unreachable".into());
         is(&screen(80, &mut View::default(), &sample), include_str!("screens/narrow.txt"));
     }
 
     #[test]
-    fn screen_shows_the_question_before_a_release() {
+    fn screen_asks_for_confirmation_before_a_forced_release() {
         let mut view = View { filter: "orders".into(), ..View::default() };
         view.ask(format!("orders/42: lock\n  held by     {OWNER} ×1, lease ends in 25.0 s\n"));
         is(&screen(120, &mut view, &sample()), include_str!("screens/question.txt"));

@@ -45,7 +45,10 @@ enum Found {
 pub(crate) async fn top(top: &Top) -> Result<u8, Exit> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let remedy = "use `leasehold ls`, or `leasehold ui`";
-        return Err(Exit::new(USAGE, format!("start `top`: there is no terminal; {remedy}")));
+        return Err(Exit::new(
+            USAGE,
+            format!("start `top`: this process has no terminal; {remedy}"),
+        ));
     }
     let mut signals = Signals::catch(true)?;
     let client = tokio::select! {
@@ -92,7 +95,7 @@ async fn show(
             event = keys.recv() => event,
         };
         let Some(event) = event else {
-            return Err(Exit::os("read", "terminal", &"it is gone"));
+            return Err(Exit::os("read", "terminal", &"the terminal was closed"));
         };
         let Event::Key(key) = event else { continue };
         match view.key(key, &sample) {
@@ -103,7 +106,12 @@ async fn show(
                 let client = client.clone();
                 start(&sender, async move {
                     let found = client.inspect(&name).await?;
-                    let is_free = || Exit::new(ABSENT, format!("show `{name}`: it is free"));
+                    let is_free = || {
+                        Exit::new(
+                            ABSENT,
+                            format!("show `{name}`: no client holds this name or waits for it"),
+                        )
+                    };
                     Ok(Found::Shown(as_text(&found.ok_or_else(is_free)?)))
                 });
             }

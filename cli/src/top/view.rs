@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_y_releases_by_force() {
+    fn only_the_y_key_confirms_a_forced_release() {
         let mut view = View::default();
         assert_eq!(press(&mut view, "f"), None, "nothing is selected");
         assert_eq!(press(&mut view, "↓↓f"), Some(Act::Ask(Name::new("c").unwrap())));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn selection_follows_its_row() {
+    fn selection_stays_on_its_row_when_the_rows_move() {
         let mut view = View::default();
         press(&mut view, "↓");
         assert_eq!(view.at(&view.rows(&sample())), Some(0));

@@ -25,7 +25,7 @@ const LINGERS: Duration = Duration::from_secs(30);
 /// The time over which rates are averaged.
 const AVERAGED: f64 = 10.0;
 
-const NOT_RENEWED: &str = "ends soon, not renewed";
+const NOT_RENEWED: &str = "lease ends soon, not renewed";
 
 /// What one read found about an object.
 #[derive(Clone, Debug)]
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn hold_that_is_there_at_the_start_is_not_a_grant() {
+    fn hold_found_in_the_first_pass_is_not_shown_as_a_grant() {
         let mut table = Table::default();
         table.update(&held("door", &[("a", Some(30))]), secs(0));
         assert_eq!(changes(&table), []);
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn released_hold_differs_from_an_expired_one() {
+    fn watch_distinguishes_released_holds_from_expired_holds() {
         for (left, change) in [
             // The lease would have lasted longer, so a release ended the hold.
             (20, Change::Released),
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn short_renewed_lease_that_ends_is_a_release() {
+    fn end_of_a_short_renewed_lease_is_shown_as_a_release() {
         let mut table = table();
         for at in 0..5 {
             table.update(&held("door", &[("a", Some(1))]), secs(at));
@@ -616,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn lease_that_runs_down_is_marked() {
+    fn hold_is_marked_when_its_lease_is_not_renewed() {
         let mut table = table();
         let mut odd_at = |at, left| {
             table.update(&held("door", &[("a", Some(left))]), secs(at));
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_count_the_grants_between_two_samples() {
+    fn token_difference_counts_the_grants_between_two_samples() {
         let mut table = table();
         let with = |token, owner| Seen { token: Some(token), ..held("door", &[(owner, None)]) };
         table.update(&with(5, "a"), secs(0));
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn forced_release_is_a_loss_also_when_it_was_read_before() {
+    fn forced_release_is_a_loss_even_if_its_record_is_read_later() {
         for is_read_before in [false, true] {
             let mut table = table();
             table.update(&held("door", &[("a", None), ("b", None)]), secs(0));
@@ -658,14 +658,14 @@ mod tests {
     }
 
     #[test]
-    fn table_is_bounded_and_keeps_what_needs_an_operator() {
+    fn full_table_keeps_odd_contended_and_crowded_objects() {
         let mut table = table();
         for number in 0..3 * MOST {
             let seen = held(&format!("lock:{number}"), &[("a", Some(30))]);
             table.update(&seen, secs(0));
             table.count(&seen);
         }
-        let odd = Seen { odd: vec!["held without an end"], ..held("odd", &[("a", None)]) };
+        let odd = Seen { odd: vec!["hold never expires"], ..held("odd", &[("a", None)]) };
         let contended = Seen { subscribers: 9, ..held("contended", &[("a", Some(30))]) };
         let wide: Vec<_> = (0..5 * SHOWN).map(|it| (it.to_string(), None)).collect();
         let crowd = Seen { subscribers: 1, holders: wide, ..held("crowd", &[]) };
@@ -716,7 +716,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_object_keeps_its_last_state() {
+    fn unreadable_object_keeps_its_last_known_state() {
         let mut table = table();
         table.update(&held("door", &[("a", Some(30))]), secs(0));
         let error = Some("WRONGTYPE".to_owned());

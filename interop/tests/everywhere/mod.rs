@@ -1,15 +1,15 @@
-//! The rows of all deployments.
+//! The rows that are shown for every deployment.
 
 use interop::{Servers, Together, Way};
 
 use crate::{kinds, rows};
 
-/// The rows without an expired lease and without a kill.
+/// The rows in which no lease expires and no process is killed.
 #[track_caller]
 pub(crate) fn one_holds_and_the_other_waits<S: Servers>(both: &Together<S>) {
-    rows::waiter_is_woken_by_the_holders_message(both);
-    rows::lock_without_waiters_is_taken_over_at_once(both);
-    rows::try_acquire_returns_at_once(both);
+    rows::release_message_wakes_a_waiter_of_the_other_language(both);
+    rows::released_lock_is_free_for_the_other_language_at_once(both);
+    rows::try_acquire_returns_at_once_if_the_other_language_holds(both);
     rows::acquire_within_ends_by_timeout_or_notification(both);
     rows::acquire_within_accepts_a_fixed_lease(both);
     rows::waiter_acquires_when_a_lease_ends(both);
@@ -18,14 +18,14 @@ pub(crate) fn one_holds_and_the_other_waits<S: Servers>(both: &Together<S>) {
     rows::forced_release_wakes_the_waiter_of_the_other_language(both);
 }
 
-/// The rows of leases, with a [`hasty`](rows::hasty) watchdog.
+/// The rows about leases. They need a [`hasty`](rows::hasty) watchdog.
 #[track_caller]
 pub(crate) fn leases_are_kept_and_end<S: Servers>(both: &Together<S>) {
-    rows::renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held(both);
-    rows::leased_lock_is_not_renewed(both);
+    rows::held_lock_is_renewed_beyond_its_ttl_in_both_languages(both);
+    rows::lock_with_a_fixed_lease_is_not_renewed(both);
 }
 
-/// The rows of killed holders and waiters.
+/// The rows in which a holder or a waiter is killed.
 #[track_caller]
 pub(crate) fn either_side_may_be_killed<S: Servers>(servers: &S)
 where
@@ -33,11 +33,11 @@ where
 {
     rows::lock_of_a_killed_holder_is_free_when_its_lease_ends(servers);
     for way in [Way::RustToJava, Way::JavaToRust] {
-        rows::killed_waiter_blocks_no_other(servers, way);
+        rows::killed_waiter_blocks_no_other_waiter(servers, way);
     }
 }
 
-/// The other kinds.
+/// The rows of kinds other than locks.
 #[track_caller]
 pub(crate) fn every_kind_wakes_the_other<S: Servers>(both: &Together<S>) {
     kinds::readers_and_writers_wake_each_other(both);

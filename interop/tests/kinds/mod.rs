@@ -1,6 +1,6 @@
-//! Rows of the kinds other than the plain lock, for all deployments.
+//! The rows of kinds other than the plain lock, for every deployment.
 //!
-//! Each row uses both processes, and leaves everything free.
+//! Each row uses both processes, and releases everything.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A hold of `held`, and a waiter of the other language for `wanted`, which excludes it.
+/// A hold of the kind `held`, and a waiter of the other language for the kind `wanted`. They
+/// exclude each other.
 #[track_caller]
 pub(crate) fn readers_and_writers_wake_each_other<S: Servers>(both: &Together<S>) {
     for (way, [held, wanted]) in WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it))) {
@@ -23,7 +24,7 @@ pub(crate) fn readers_and_writers_wake_each_other<S: Servers>(both: &Together<S>
         let delay = wake_up(&holder.unlock("book"), &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{wanted} after {held}, {way}: {delay:?}");
         assert!(waiter.unlock("book").is_true());
-        // Leasehold stays subscribed for two to three seconds more.
+        // After its last waiter, Leasehold stays subscribed for two to three seconds.
         both.redis.until_asleep(held, "book", 0);
         woken(&both.redis.row(wanted, &format!("after {held}, by message")), way, delay);
     }
@@ -63,7 +64,7 @@ pub(crate) fn a_latch_lets_the_other_pass<S: Servers>(both: &Together<S>) {
     }
 }
 
-/// Expirable permits. A client in the process of the test has those of Leasehold.
+/// Expirable permits. The Leasehold client is in the process of the test.
 #[track_caller]
 pub(crate) fn permits_that_expire_go_from_one_to_the_other<S: Servers>(both: &Together<S>) {
     let client = leasehold::blocking::Client::connect(&both.redis.place()).unwrap();
@@ -94,6 +95,6 @@ pub(crate) fn permits_that_expire_go_from_one_to_the_other<S: Servers>(both: &To
 
 const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
 
-/// Pairs of holds that exclude each other.
+/// Pairs of kinds that exclude each other.
 const IN_THE_WAY: [[Kind; 2]; 3] =
     [[Kind::Read, Kind::Write], [Kind::Write, Kind::Read], [Kind::Write, Kind::Write]];

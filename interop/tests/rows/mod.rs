@@ -1,6 +1,7 @@
-//! The rows of the lock, for all deployments.
+//! The rows of the lock, for every deployment.
 //!
-//! Each row uses both processes, and leaves every lock free. A killed process is started again.
+//! Each row uses both processes, and releases every lock. A row that kills a process starts it
+//! again.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use interop::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A watchdog's lease that a test can wait for.
+/// Sets a watchdog whose lease is short enough for a test to wait for its end.
 pub(crate) fn hasty(setup: Setup) -> Setup {
     setup.watchdog(SECOND * 3)
 }
@@ -20,7 +21,7 @@ pub(crate) fn hasty(setup: Setup) -> Setup {
 // Waiting and acquiring.
 
 #[track_caller]
-pub(crate) fn waiter_is_woken_by_the_holders_message<S: Servers>(both: &Together<S>) {
+pub(crate) fn release_message_wakes_a_waiter_of_the_other_language<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         let mut slowest = Duration::ZERO;
         for _ in 0..5 {
@@ -49,7 +50,7 @@ pub(crate) fn waiter_is_woken_by_the_holders_message<S: Servers>(both: &Together
 }
 
 #[track_caller]
-pub(crate) fn lock_without_waiters_is_taken_over_at_once<S: Servers>(both: &Together<S>) {
+pub(crate) fn released_lock_is_free_for_the_other_language_at_once<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         assert!(holder.lock("door").acquired());
         assert!(holder.unlock("door").is_true());
@@ -62,7 +63,9 @@ pub(crate) fn lock_without_waiters_is_taken_over_at_once<S: Servers>(both: &Toge
 }
 
 #[track_caller]
-pub(crate) fn try_acquire_returns_at_once<S: Servers>(both: &Together<S>) {
+pub(crate) fn try_acquire_returns_at_once_if_the_other_language_holds<S: Servers>(
+    both: &Together<S>,
+) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         assert!(holder.lock("door").acquired());
 
@@ -82,16 +85,16 @@ pub(crate) fn acquire_within_ends_by_timeout_or_notification<S: Servers>(both: &
     for Pair { way, kind, holder, waiter } in both.each_way() {
         assert!(holder.lock("door").acquired());
 
-        // a short timeout: the waiter gives up without the lock and unsubscribes
+        // A short timeout: the waiter times out without the lock, and unsubscribes.
         let refused = waiter.try_lock_within("door", SECOND / 2);
         assert!(!refused.acquired(), "{kind}, {way}");
         let waited = refused.waited();
-        // Java's timers may be a moment early.
+        // Java's timers may fire a moment too early.
         let enough = SECOND / 2 - Duration::from_millis(5);
         assert!((enough..SECOND * 5).contains(&waited), "{kind}, {way}: {waited:?}");
         both.until_asleep("door", 0);
 
-        // a long one: the waiter is notified
+        // A long timeout: the waiter is notified.
         let waiting = waiter.start_try_lock_within("door", SECOND * 20);
         both.until_asleep("door", 1);
         let left = holder.unlock("door");
@@ -128,7 +131,7 @@ pub(crate) fn acquire_within_accepts_a_fixed_lease<S: Servers>(both: &Together<S
 pub(crate) fn waiter_acquires_when_a_lease_ends<S: Servers>(both: &Together<S>) {
     let pairs = EACH_WAY.map(|(way, kind)| (format!("{kind} {way}"), way, kind));
     let waiting = pairs.map(|(name, way, kind)| {
-        // given a lock with a lease, which the waiter sees
+        // given a lock with a lease, which the waiter has read
         let Pair { holder, waiter, .. } = both.pair_of(&name, way, kind);
         let held = holder.lock_for(&name, SECOND * 4);
         both.redis.in_step(&name);
@@ -137,10 +140,10 @@ pub(crate) fn waiter_acquires_when_a_lease_ends<S: Servers>(both: &Together<S>) 
         (waiter.start_lock(&name), held, name, Pair { way, kind, holder, waiter })
     });
     for (waiting, held, name, Pair { way, kind, holder, waiter }) in waiting {
-        // when it is not released
+        // when nobody releases the lock
         let entered = waiting.wait(SECOND * 20);
 
-        // then the waiter acquires when the lease has ended, without a message
+        // then the waiter acquires when the lease has ended, and no message wakes it
         let after = since(held.began_at(), entered.acquired_at());
         assert!((SECOND * 4..SECOND * 4 + AT_ONCE).contains(&after), "{name}: after {after:?}");
         assert!(holder.unlock(&name).failure().is_some(), "{name}");
@@ -154,10 +157,10 @@ pub(crate) fn waiter_acquires_when_a_lease_ends<S: Servers>(both: &Together<S>) 
 }
 
 #[track_caller]
-pub(crate) fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Servers>(
+pub(crate) fn held_lock_is_renewed_beyond_its_ttl_in_both_languages<S: Servers>(
     both: &Together<S>,
 ) {
-    // given a lock held by each side, and a ttl of 3 s
+    // given locks that each side holds, with a ttl of 3 s
     let pairs = both.each_way();
     for Pair { way, kind, holder, .. } in &pairs {
         let name = format!("{kind} {way}");
@@ -165,7 +168,7 @@ pub(crate) fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Servers
         both.redis.in_step(&name);
     }
 
-    // when three ttls pass, then the other client never acquires
+    // when three ttls pass, then no client of the other language acquires
     let began = Instant::now();
     while began.elapsed() < SECOND * 9 {
         for Pair { way, kind, waiter, .. } in &pairs {
@@ -181,7 +184,7 @@ pub(crate) fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Servers
         sleep(SECOND / 5);
     }
 
-    // and it is notified as usual at the end
+    // and at the end, a release notifies a waiter as usual
     for Pair { way, kind, holder, waiter } in pairs {
         let name = format!("{kind} {way}");
         let waiting = waiter.start_lock(&name);
@@ -194,11 +197,11 @@ pub(crate) fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Servers
 }
 
 #[track_caller]
-pub(crate) fn leased_lock_is_not_renewed<S: Servers>(both: &Together<S>) {
+pub(crate) fn lock_with_a_fixed_lease_is_not_renewed<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, .. } in both.each_way() {
         assert!(holder.lock_for(&format!("{kind} {way}"), SECOND * 4).acquired());
     }
-    // Both would have been renewed by now, and once more.
+    // By now, both leases would have been renewed at least twice.
     sleep(SECOND * 5);
     for Pair { way, kind, waiter, .. } in both.each_way() {
         assert!(!waiter.is_locked(&format!("{kind} {way}")).is_true(), "{kind}, {way}");
@@ -206,12 +209,12 @@ pub(crate) fn leased_lock_is_not_renewed<S: Servers>(both: &Together<S>) {
     }
 }
 
-// Reentry, spinning, forced release.
+// Reentry, spin locks and forced releases.
 
 #[track_caller]
 pub(crate) fn lock_held_three_times_is_free_after_three_releases<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
-        // given a lock that was acquired three times, and a waiter
+        // given a lock that its holder acquired three times, and a waiter
         for count in 1..=3 {
             assert!(holder.lock("door").acquired());
             assert_eq!(holder.hold_count("door").number(), count, "{kind}, {way}");
@@ -224,7 +227,7 @@ pub(crate) fn lock_held_three_times_is_free_after_three_releases<S: Servers>(bot
         let waiting = waiter.start_lock("door");
         both.until_asleep("door", 1);
 
-        // when it is released twice, then the waiter does not acquire
+        // when the holder releases twice, then the waiter does not acquire
         for left in ["2", "1"] {
             assert!(holder.unlock("door").is_true());
             assert_eq!(
@@ -236,7 +239,7 @@ pub(crate) fn lock_held_three_times_is_free_after_three_releases<S: Servers>(bot
             assert!(!waiting.is_done(), "{kind}, {way}: entered a lock that is held {left} times");
         }
 
-        // and after the third release it does
+        // and when the holder releases a third time, the waiter acquires
         let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{kind}, {way}: woken after {delay:?}");
         assert_eq!(holder.hold_count("door").number(), 0);
@@ -273,14 +276,14 @@ pub(crate) fn forced_release_wakes_the_waiter_of_the_other_language<S: Servers>(
         let waiting = waiter.start_lock("door");
         both.until_asleep("door", 1);
 
-        // when a third client, in the language of the holder, ends the hold by force
+        // when a third client, of the holder's language, releases the lock by force
         let third = match way {
             Way::RustToJava => both.rust.thread("third"),
             Way::JavaToRust => both.java.thread("third"),
         };
         let forced = third.force_unlock("door");
 
-        // then the waiter acquires at once, and the holder has lost it
+        // then the waiter acquires at once, and the former holder has lost the lock
         assert!(forced.is_true());
         let delay = wake_up(&forced, &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{kind}, {way}: woken after {delay:?}");
@@ -296,7 +299,7 @@ pub(crate) fn forced_release_wakes_the_waiter_of_the_other_language<S: Servers>(
     }
 }
 
-// Crashes.
+// Killed processes.
 
 #[track_caller]
 pub(crate) fn lock_of_a_killed_holder_is_free_when_its_lease_ends<S: Servers>(redis: &S) {
@@ -325,10 +328,10 @@ pub(crate) fn lock_of_a_killed_holder_is_free_when_its_lease_ends<S: Servers>(re
     }
 }
 
-/// Returns both, for an inspection of the rest.
+/// Returns both processes, so that the caller can check what is left.
 #[track_caller]
-pub(crate) fn killed_waiter_blocks_no_other<S: Servers>(redis: S, way: Way) -> Together<S> {
-    // given a holder, a waiter of the other language, and another one of its own language
+pub(crate) fn killed_waiter_blocks_no_other_waiter<S: Servers>(redis: S, way: Way) -> Together<S> {
+    // given a holder, a waiter of the other language, and another waiter of the holder's language
     let mut both = Together::on(redis);
     let Pair { holder, waiter, .. } = both.pair(way, Kind::Lock);
     assert!(holder.lock("door").acquired());
@@ -345,7 +348,8 @@ pub(crate) fn killed_waiter_blocks_no_other<S: Servers>(redis: S, way: Way) -> T
     drop::<Pending>(doomed);
     both.kill_waiter(way);
 
-    // then it is no longer subscribed, and the next notification is not lost
+    // then the killed waiter is no longer subscribed, and the next notification wakes the other
+    // waiter
     both.until_asleep("door", 1);
     assert!(!waiting.is_done());
     let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));

@@ -1,15 +1,15 @@
 //! Contention of both languages while the servers of the lock fail.
 //!
-//! The counter is on a server that does not fail. So the count is exact: each addition is in it
-//! once, unless two have held the lock at the same time.
+//! The counter is on a server that does not fail, so the count is exact. It contains each addition
+//! once, unless two threads have held the lock at the same time.
 
 use std::time::Duration;
 
 use interop::{Contenders, Kind, Report, Servers, Setup, Together, Way, measured, woken};
 use testkit::{Monitor, Redis, eventually};
 
-/// Lets four threads of each language add under one lock of this kind during `turmoil`. It gets the
-/// servers, and a function that waits until both languages have made progress.
+/// Lets four threads of each language add under one lock of this kind, while `turmoil` runs.
+/// `turmoil` gets the servers, and a function that waits until both languages have made progress.
 #[track_caller]
 pub(crate) fn counts_right<S: Servers>(
     redis: S,
@@ -48,7 +48,7 @@ pub(crate) fn counts_right<S: Servers>(
     tell(&both.redis.row(kind, what), &ours, &theirs);
 }
 
-/// Waits until each language has done some more rounds.
+/// Waits until each language has completed some more rounds.
 #[track_caller]
 fn go_on(counter: &Redis) {
     for made in ["counter:rust", "counter:java"] {
@@ -62,7 +62,7 @@ fn number(redis: &Redis, key: &str) -> u64 {
     if reply.is_nil() { 0 } else { reply.text().parse().unwrap() }
 }
 
-/// Whether each SET of the counter was one more than the last.
+/// Asserts that each `SET` of the counter was one more than the previous one.
 #[track_caller]
 fn assert_one_by_one(monitor: Monitor, counted: u64) {
     let lines = monitor.stop();
@@ -71,7 +71,7 @@ fn assert_one_by_one(monitor: Monitor, counted: u64) {
     assert_eq!(set, (1..=counted).collect::<Vec<_>>());
 }
 
-/// Whether each hold had a token that was greater than the one before.
+/// Asserts that each hold had a higher token than the hold before.
 #[track_caller]
 fn assert_tokens_grow(counter: &Redis, holds: u64) {
     let tokens = counter.command(&["LRANGE", "counter:tokens", "0", "-1"]);
@@ -90,9 +90,9 @@ fn tell(row: &str, ours: &Report, theirs: &Report) {
 }
 
 const MILLI: Duration = Duration::from_millis(1);
-/// How long a lock may stay held if a failover has lost its release.
+/// The ttl. If a failover loses a release, the lock stays held for this long.
 const TTL: Duration = Duration::from_secs(6);
 /// The longest time of any step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The number of rounds of a language that shows progress.
+/// The number of rounds by which a language must have progressed.
 const ROUNDS: u64 = 4;

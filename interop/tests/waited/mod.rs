@@ -1,4 +1,4 @@
-//! Waiters of both languages while the master of their objects is replaced.
+//! Waiters of both languages, while the master of their objects is replaced.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use testkit::eventually;
 const SECOND: Duration = Duration::from_secs(1);
 const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
 
-/// A hold of some kind, a waiter of each language, and the name.
+/// A hold of some kind, a waiter of each language, and the name of the object.
 struct Waited {
     way: Way,
     kind: Kind,
@@ -19,7 +19,7 @@ struct Waited {
 }
 
 impl Waited {
-    /// Acquires, and lets both wait.
+    /// Acquires, and starts a waiter of each language.
     #[track_caller]
     fn begin<S: Servers>(both: &Together<S>, way: Way, kind: Kind) -> Self {
         let name = format!("{kind} of {way:?}");
@@ -32,8 +32,8 @@ impl Waited {
         Self { way, kind, name, holder, waiters, waiting }
     }
 
-    /// Releases, and checks that one waiter after the other acquires. Returns when the first one
-    /// did.
+    /// Releases, and asserts that both waiters acquire, one after the other. Returns after how long
+    /// the first one acquired.
     #[track_caller]
     fn end(self) -> Duration {
         let [first, second] = self.waiting;
@@ -47,15 +47,16 @@ impl Waited {
         let delay = wake_up(&left, &entered.wait(SECOND));
         assert!(!next.is_done(), "{}: both are in", self.name);
         assert!(by.unlock(&self.name).is_true());
-        // A Redisson client that subscribes again may miss it, and then waits until the lease is
-        // over.
+        // A Redisson client that is subscribing again may miss the message. It then waits until the
+        // lease has ended.
         assert!(next.wait(SECOND * 45).acquired());
         assert!(last.unlock(&self.name).is_true());
         delay
     }
 }
 
-/// Holders and waiters of both languages continue at the new master that `replaced` creates.
+/// Asserts that holders and waiters of both languages continue at the new master that `replaced`
+/// creates.
 #[track_caller]
 pub(crate) fn all_go_on_at_the_new_master<S: Servers>(
     redis: S,
@@ -69,7 +70,7 @@ pub(crate) fn all_go_on_at_the_new_master<S: Servers>(
     let held: Vec<_> = held.map(|(way, kind)| Waited::begin(&both, way, kind)).collect();
     held.iter().for_each(|it| both.redis.in_step(&it.name));
 
-    // when their master is replaced, then all of them subscribe at the new one
+    // when the master is replaced, then all waiters subscribe at the new one
     replaced(&both.redis);
     for it in &held {
         both.redis.until_asleep(it.kind, &it.name, 2);
@@ -77,7 +78,7 @@ pub(crate) fn all_go_on_at_the_new_master<S: Servers>(
         assert_eq!(kept, 1, "{}", it.name);
     }
 
-    // and a release there notifies the waiters
+    // and a release at the new master notifies the waiters
     for it in held {
         let (way, kind) = (it.way, it.kind);
         let delay = it.end();

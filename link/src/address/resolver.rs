@@ -108,7 +108,7 @@ impl fmt::Debug for Resolver {
 /// one address rejects the connection, or has not replied for `HEAD_START`. For this reason, a
 /// silent address does not block the others.
 async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut refusal = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    let mut refusal = io::Error::new(ErrorKind::NotFound, "the host name has no address");
     let (mut tried, mut left) = (FuturesUnordered::new(), addresses.into_iter());
     loop {
         tried.extend(left.next().map(TcpStream::connect));
@@ -172,7 +172,7 @@ mod tests {
 
     /// Formerly, the client tried only the first address until the timeout.
     #[tokio::test]
-    async fn silent_or_refusing_address_delays_no_other() {
+    async fn silent_or_refusing_address_delays_no_other_address() {
         let ((open, _listener), (silent, _waiting)) = (listening(), silent());
         for addresses in [
             vec![open, silent],
@@ -192,14 +192,14 @@ mod tests {
         let refused = first_of(vec![closed(), closed()]).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let no_address = first_of(vec![]).await.unwrap_err();
-        assert_eq!(no_address.to_string(), "the name has no address");
+        assert_eq!(no_address.to_string(), "the host name has no address");
     }
 
     /// Formerly, each attempt that timed out left a blocked thread behind, until the runtime had no
     /// threads left. A limit shared by all hosts did not help, because one silent host then delayed
     /// all other hosts.
     #[tokio::test]
-    async fn silent_host_keeps_one_thread_and_delays_no_other() {
+    async fn silent_name_lookup_keeps_one_thread_and_delays_no_host() {
         let (asked, silence) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
         let (count, wait) = (Arc::clone(&asked), Arc::clone(&silence));
         let resolver = Resolver::asking(move |host, _| {

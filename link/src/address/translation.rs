@@ -15,7 +15,7 @@ use crate::{
 
 /// Returns the reachable address for an announced one, or `None` if the announced address is itself
 /// reachable.
-pub(crate) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
+pub(super) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// The user's translation of announced addresses.
 #[derive(Clone, Default)]
@@ -43,7 +43,7 @@ impl Translation {
         read(&translated, tls).ok_or_else(|| {
             let (made, announced) = (shown(&translated), shown(&announced.to_string()));
             ConnectFailure::lasting(format!(
-                "translate_addresses returned `{made}` for `{announced}`; it must return host:port"
+                "translate_addresses returned `{made}` for `{announced}`; return host:port"
             ))
         })
     }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_translation_is_named_in_the_failure() {
+    fn failure_names_an_invalid_address_translation() {
         for odd in ["", "host", "host:", ":1", "host:0", "host:70000", "host:x"] {
             let table = Translation::by(move |_| Some(odd.to_owned()));
             let words = table.of("10.0.0.1", 6379, false).unwrap_err().to_string();

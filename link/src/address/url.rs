@@ -168,12 +168,12 @@ fn with_tls(scheme: &str, url: &str) -> Result<bool, Error> {
 fn check(url: &str) -> Result<(), Error> {
     if url.contains('#') {
         return Err(wrong(
-            "it contains a `#`; in a password write %23, and write the name of the primary as a \
-             path: redis-sentinel://host:26379/mymaster",
+            "the character `#` is not allowed; in a password write %23, and write the name of the \
+             primary as a path: redis-sentinel://host:26379/mymaster",
         ));
     }
     if url.contains(char::is_control) {
-        return Err(wrong("it contains a control character, such as a line end; remove it"));
+        return Err(wrong("control characters, such as a line end, are not allowed; remove them"));
     }
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     if scheme.contains("cluster") {
@@ -184,7 +184,7 @@ fn check(url: &str) -> Result<(), Error> {
     }
     if repeats_scheme(rest) {
         return Err(wrong(
-            "the scheme is repeated; write it once, in front: \
+            "the scheme is repeated; write the scheme only once, at the start: \
              redis-sentinel://one,two/mymaster",
         ));
     }
@@ -194,8 +194,8 @@ fn check(url: &str) -> Result<(), Error> {
         && behind.contains('@')
     {
         return Err(wrong(
-            "it contains a `/` or a `?` before an `@`; in a password write %2F and %3F, or set \
-             the password by ClientBuilder",
+            "the characters `/` and `?` are not allowed before `@`; in a password write %2F and \
+             %3F, or set the password by ClientBuilder",
         ));
     }
     Ok(())
@@ -208,7 +208,7 @@ const SCHEMES: &str = "use redis, redis-sentinel, redis-cluster, or unix; for TL
 fn unknown_scheme(scheme: &str, url: &str) -> String {
     let is_host = !url.contains("://") && !url.contains('@') && url.len() <= SHOWN;
     if is_host {
-        return format!("it has no scheme; write redis://{url}");
+        return format!("the scheme is missing; write redis://{url}");
     }
     // Without `://`, the text before the `:` may be a user or a password, so the error must not
     // show it.
@@ -240,10 +240,10 @@ fn wrong(what: impl Into<String>) -> Error {
 /// Describes a parse error without any part of the URL, because each part may contain a password.
 fn explain(error: ParseError, which: &str) -> String {
     match error {
-        ParseError::EmptyHost => "it has no host; write redis://host:port".into(),
+        ParseError::EmptyHost => "the host is missing; write redis://host:port".into(),
         ParseError::InvalidPort => format!("the port{which} must be a number from 1 to 65535"),
         ParseError::RelativeUrlWithoutBase => {
-            "it has no scheme; write redis://host:port/database".into()
+            "the scheme is missing; write redis://host:port/database".into()
         }
         other => other.to_string(),
     }
@@ -261,7 +261,8 @@ fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
     }
     let tls = with_tls(&written.scheme, url)?;
     let each = written.each(&written.scheme)?;
-    let first = each.first().ok_or_else(|| wrong("it has no host; write redis://host:port"))?;
+    let first =
+        each.first().ok_or_else(|| wrong("the host is missing; write redis://host:port"))?;
     let mut target = tcp(first, tls)?;
     let addresses = addresses(&each, DEFAULT_PORT, tls)?;
     if addresses.len() > 1 {
@@ -273,13 +274,14 @@ fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
 /// Returns the target of a URL that names sentinels.
 fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Target, Error> {
     let each = written.each("redis")?;
-    let parts = each.first().ok_or_else(|| wrong("it has no host; write redis://host:port"))?;
+    let parts =
+        each.first().ok_or_else(|| wrong("the host is missing; write redis://host:port"))?;
     let speak_tls = settings.sentinels_speak_tls.unwrap_or(tls);
     let sentinels = addresses(&each, DEFAULT_PORT_OF_SENTINELS, speak_tls)?;
     let mut path = parts.path().trim_start_matches('/').splitn(2, '/');
     let master = decoded(path.next().unwrap_or_default())?.ok_or_else(|| {
         wrong(
-            "it lacks the name of the primary that the sentinels watch; write \
+            "the name of the primary that the sentinels watch is missing; write \
              redis-sentinel://host:26379/mymaster",
         )
     })?;
@@ -298,7 +300,7 @@ fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Ta
         }
     }
     if numbers.len() > 1 {
-        return Err(wrong("it has two databases; remove one"));
+        return Err(wrong("two databases are given; remove one"));
     }
     credentials.user = settings.sentinel.user.clone().or(credentials.user);
     credentials.password = settings.sentinel.password.clone().or(credentials.password);
@@ -320,7 +322,7 @@ fn addresses(each: &[Url], default_port: u16, tls: bool) -> Result<Vec<Address>,
 
 fn address(parts: &Url, default_port: u16, tls: bool) -> Result<Address, Error> {
     let host = parts.host_str().filter(|host| !host.is_empty());
-    let host = host.ok_or_else(|| wrong("it has no host; write redis://host:port"))?;
+    let host = host.ok_or_else(|| wrong("the host is missing; write redis://host:port"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let port = match parts.port() {
         Some(0) => return Err(wrong("the port must be a number from 1 to 65535")),
@@ -339,18 +341,18 @@ fn at(place: Place, parts: &Url, number: &str) -> Result<Target, Error> {
 fn tcp(parts: &Url, tls: bool) -> Result<Target, Error> {
     let address = address(parts, DEFAULT_PORT, tls)?;
     if let Some((option, _)) = parts.query_pairs().next() {
-        return Err(unknown_option(&option, "use ClientBuilder for settings"));
+        return Err(unknown_option(&option, "set options by ClientBuilder"));
     }
     at(Place::At(address), parts, parts.path().trim_matches('/'))
 }
 
 fn unix(parts: &Url) -> Result<Target, Error> {
     if parts.host_str().is_some_and(|host| !host.is_empty()) {
-        return Err(wrong("a socket has a path and no host; write unix:///path/to/socket"));
+        return Err(wrong("a unix URL must not have a host; write unix:///path/to/socket"));
     }
     let path = decoded(parts.path())?.filter(|path| path.starts_with('/') && path != "/");
-    let path =
-        path.ok_or_else(|| wrong("it has no path of a socket; write unix:///path/to/socket"))?;
+    let path = path
+        .ok_or_else(|| wrong("the path of the socket is missing; write unix:///path/to/socket"))?;
     let place = Place::At(Address::Unix(PathBuf::from(path)));
     let mut target = Target { place, user: None, password: None, database: 0 };
     for (option, value) in parts.query_pairs() {
@@ -376,7 +378,7 @@ fn database(text: &str) -> Result<u32, Error> {
 fn decoded(text: &str) -> Result<Option<String>, Error> {
     let decoded = percent_decode_str(text).decode_utf8();
     let decoded = decoded
-        .map_err(|_| wrong("user, password or path is not valid UTF-8; percent-encode it"))?;
+        .map_err(|_| wrong("user, password or path is not valid UTF-8; use percent-encoding"))?;
     Ok(Some(decoded.into_owned()).filter(|text| !text.is_empty()))
 }
 
@@ -397,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_is_named_by_some_of_its_nodes() {
+    fn cluster_url_lists_some_of_its_nodes() {
         let read = |url| match servers(url, &Settings::default()) {
             Ok(Servers::Cluster(nodes)) => nodes,
             other => panic!("{other:?}"),
@@ -426,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_scheme_is_refused() {
+    fn url_with_a_repeated_scheme_is_refused() {
         for url in [
             "redis-sentinel://a,redis-sentinel://b/mymaster",
             "redis://a,redis://b",
@@ -460,7 +462,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn scheme_with_two_s_means_tls() {
+    fn url_scheme_rediss_means_tls() {
         for url in ["rediss://localhost", "rediss://a,b", "rediss-sentinel://a,b/mymaster"] {
             let is_tls = |it: &Address| matches!(it, Address::Tcp { tls: true, .. });
             assert!(read(url).place.addresses().iter().all(is_tls), "{url}");
@@ -469,7 +471,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn sentinels_use_tls_as_servers_do_unless_set() {
+    fn sentinels_use_tls_like_the_servers_unless_configured() {
         for (scheme, setting, servers, sentinels) in [
             ("redis", None, false, false),
             ("rediss", None, true, true),
@@ -486,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn several_addresses_are_each_named_once() {
+    fn url_with_a_repeated_address_lists_it_once() {
         let among = read("redis://u:a,b@one,two:7000,[::1]:7001,one:6379/3");
         assert_eq!(among.place.to_string(), "one:6379, two:7000, [::1]:7001");
         assert_eq!((among.user.as_deref(), among.database), (Some("u"), 3));
@@ -555,7 +557,7 @@ mod tests {
             ("redis://localhost?timeout=3", "option `timeout`"),
             ("redis://u:pa#ss@localhost", "%23"),
             ("unix://", "socket"),
-            ("unix://host/path", "no host"),
+            ("unix://host/path", "not have a host"),
             ("unix:///path?protocol=3", "option `protocol`"),
             ("redis-sentinel://h1:26379,h2:26379", "redis-sentinel://host:26379/mymaster"),
             ("redis-sentinel://h1:26379/", "the name of the primary"),
@@ -589,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_port_error_numbers_its_address() {
+    fn invalid_port_error_gives_the_position_of_its_address() {
         for (url, which) in [
             ("redis://u:pw@h1:port", "the port must be a number"),
             ("redis://u:pw@h1,h2:99999/0", "the port of address 2 must be a number"),

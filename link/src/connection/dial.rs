@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_millis(50);
 const REPLY_WAIT: Duration = Duration::from_secs(1);
 
 /// A connection, the future that carries its bytes, and the server that it leads to.
-pub(crate) struct Dialled {
+pub(super) struct Dialled {
     pub(crate) wire: Arc<Wire>,
     pub(crate) driver: Driver,
     pub(crate) address: Address,
@@ -44,7 +44,7 @@ pub(crate) struct Dialled {
 }
 
 /// The purpose of a connection.
-pub(crate) struct Purpose {
+pub(super) struct Purpose {
     /// Receives the messages that the server pushes.
     pub(crate) on_push: OnPush,
     /// Whether it carries commands, including scripts.
@@ -182,7 +182,7 @@ impl Dialer {
 
     /// Finds the server, connects, and logs in for `purpose`, within the connect timeout. A
     /// connection for commands also loads the scripts.
-    pub(crate) async fn dial(&self, purpose: &Purpose) -> Result<Dialled, ConnectFailure> {
+    pub(super) async fn dial(&self, purpose: &Purpose) -> Result<Dialled, ConnectFailure> {
         let dialled = tokio::select! {
             biased;
             dialled = self.find(purpose) => dialled,
@@ -328,7 +328,7 @@ impl Dialer {
 /// The failure if two servers call themselves primaries: the client cannot know which one is right.
 fn two(one: &Dialled, other: &Dialled) -> ConnectFailure {
     ConnectFailure::passing(format!(
-        "{} and {} are both primaries; demote one of them, or use only one",
+        "{} and {} are both primaries; demote one of them, or use only one address",
         one.address, other.address
     ))
 }

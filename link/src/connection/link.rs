@@ -28,14 +28,13 @@ use crate::{
     },
     error::Error,
     failure::Failure,
-    health::About,
     mutex::Mutex,
     pipe::wire::Wire,
 };
 
 /// One supervised connection.
 pub(crate) struct Link {
-    state: Arc<State>,
+    pub(crate) state: Arc<State>,
     dialer: Arc<Dialer>,
     watcher: Arc<dyn Watcher>,
     supervisor: Mutex<Option<AbortHandle>>,
@@ -77,7 +76,12 @@ impl Link {
         link
     }
 
-    fn new(dialer: Arc<Dialer>, watcher: Arc<dyn Watcher>, command_timeout: Duration) -> Self {
+    /// Makes no connection yet. The first call connects.
+    pub(crate) fn new(
+        dialer: Arc<Dialer>,
+        watcher: Arc<dyn Watcher>,
+        command_timeout: Duration,
+    ) -> Self {
         let supervisor = Mutex::default();
         let (state, reports_rejection) = (Arc::default(), false);
         Self { state, dialer, watcher, supervisor, command_timeout, reports_rejection }
@@ -157,7 +161,7 @@ impl Link {
     pub(crate) async fn tried(&self) {
         loop {
             let changed = self.state.changed.notified();
-            let is_known = self.is_up() || self.connect_failure().is_some();
+            let is_known = self.is_up() || self.state.connect_failure().is_some();
             if is_known || self.keep_up().is_err() {
                 return;
             }
@@ -211,7 +215,7 @@ impl Link {
     }
 
     fn unreachable(&self) -> Failure {
-        let failure = self.connect_failure();
+        let failure = self.state.connect_failure();
         Failure::unreachable(failure.unwrap_or_else(|| "still connecting".into()))
     }
 
@@ -220,43 +224,8 @@ impl Link {
         self.state.rejection().filter(|_| self.reports_rejection)
     }
 
-    /// Returns why the connection is down, if that is known.
-    pub(crate) fn connect_failure(&self) -> Option<String> {
-        self.state.connect_failure()
-    }
-
-    /// Returns for how long the connection has been down.
-    pub(crate) fn lost_for(&self) -> Option<Duration> {
-        self.state.lost_for()
-    }
-
-    /// Returns how often the connection was lost and restored.
-    pub(crate) fn reconnects(&self) -> u64 {
-        self.state.reconnects()
-    }
-
-    /// Returns how often the connection was lost.
-    pub(crate) fn losses(&self) -> u64 {
-        self.state.losses()
-    }
-
     pub(crate) fn is_up(&self) -> bool {
         self.state.live.lock().is_some()
-    }
-
-    /// The server of the last connection.
-    pub(crate) fn server(&self) -> String {
-        self.state.server()
-    }
-
-    /// The last known state of the server.
-    pub(crate) fn about(&self) -> About {
-        self.state.about()
-    }
-
-    /// Notes the present state of the server.
-    pub(crate) fn note_server(&self, about: &About) {
-        self.state.note_server(about);
     }
 
     pub(crate) fn dialer(&self) -> &Dialer {
@@ -355,6 +324,6 @@ mod tests {
 
         let next = Runtime::new().unwrap();
         assert!(next.block_on(link.call(&cmd("PING"))).is_ok());
-        assert_eq!((watcher.seen(), link.reconnects()), ((2, 1), 1));
+        assert_eq!((watcher.seen(), link.state.reconnects()), ((2, 1), 1));
     }
 }

@@ -9,7 +9,7 @@ use crate::log_throttle::LOG_INTERVAL;
 
 /// The log of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Reports {
+pub(super) struct Reports {
     logged_at: Option<Instant>,
     lost_at: Option<Instant>,
     /// Whether the present loss was logged.
@@ -36,7 +36,7 @@ impl Reports {
 
     /// Notes that the connection is still down. If it is time to log, returns for how long. The
     /// first rejected login is logged at once, because the log of the loss does not mention it.
-    pub(crate) fn still_lost(&mut self, now: Instant, rejected: bool) -> Option<Duration> {
+    pub(super) fn still_lost(&mut self, now: Instant, rejected: bool) -> Option<Duration> {
         if rejected && is_long_ago(self.rejection_logged_at, now) {
             self.logged_at = None;
             self.rejection_logged_at = Some(now);
@@ -63,7 +63,7 @@ impl Reports {
     }
 
     /// Returns for how long the connection has been down.
-    pub(crate) fn absence(&self, now: Instant) -> Option<Duration> {
+    pub(super) fn absence(&self, now: Instant) -> Option<Duration> {
         self.lost_at.map(|at| now.saturating_duration_since(at))
     }
 

@@ -43,12 +43,12 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// The connection, while it is up.
-    pub(crate) live: Mutex<Option<Arc<Wire>>>,
+    pub(super) live: Mutex<Option<Arc<Wire>>>,
     /// Notified when `live` changes, when an attempt has failed, and when the supervisor ends. It
     /// wakes waiters in the order of their calls.
     pub(crate) changed: Notify,
     /// Whether a supervisor runs.
-    pub(crate) supervised: AtomicBool,
+    pub(super) supervised: AtomicBool,
     /// How many connections there were.
     connections: AtomicU64,
     /// How many connections have ended. This count rises before `live` changes.
@@ -86,6 +86,7 @@ impl Outage {
 }
 
 impl State {
+    /// Returns why the connection is down, if that is known.
     pub(crate) fn connect_failure(&self) -> Option<String> {
         self.connect_failure.lock().as_ref().map(|outage| outage.words.clone())
     }
@@ -95,6 +96,7 @@ impl State {
         self.connect_failure.lock().as_ref()?.rejection.clone()
     }
 
+    /// The last known state of the server.
     pub(crate) fn about(&self) -> About {
         self.about.lock().clone()
     }
@@ -133,6 +135,7 @@ impl State {
         self.note_server(about);
     }
 
+    /// Notes the present state of the server.
     pub(crate) fn note_server(&self, about: &About) {
         self.about.lock().clone_from(about);
     }
@@ -143,7 +146,7 @@ impl State {
 }
 
 /// Keeps a connection up.
-pub(crate) struct Supervisor {
+pub(super) struct Supervisor {
     state: Arc<State>,
     dialer: Arc<Dialer>,
     watcher: Arc<dyn Watcher>,
@@ -350,7 +353,7 @@ impl Drop for Supervisor {
 }
 
 /// The purpose of a connection of `watcher`.
-pub(crate) fn purpose(watcher: &Arc<dyn Watcher>) -> Purpose {
+pub(super) fn purpose(watcher: &Arc<dyn Watcher>) -> Purpose {
     let (commands, watcher) = (watcher.leads(), Arc::downgrade(watcher));
     let on_push: OnPush = Arc::new(move |info| {
         if let Some(watcher) = watcher.upgrade() {

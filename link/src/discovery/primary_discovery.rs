@@ -114,20 +114,16 @@ impl PrimaryDiscovery {
 
     /// Returns the discovery of `place`. If there are sentinels, they name its address.
     pub(crate) fn new(place: Place, sentinels: Option<Sentinels>) -> Self {
-        let (met_primary, reached) = (AtomicBool::new(false), Mutex::default());
-        let replica_since = Mutex::default();
-        let (leader, others) = (Published::default(), Mutex::default());
-        let (suspicions, leads_elsewhere) = (Notify::new(), AtomicBool::new(false));
         Self {
             place,
             sentinels,
-            met_primary,
-            replica_since,
-            reached,
-            suspicions,
-            leader,
-            others,
-            leads_elsewhere,
+            met_primary: AtomicBool::new(false),
+            replica_since: Mutex::default(),
+            reached: Mutex::default(),
+            suspicions: Notify::new(),
+            leader: Published::default(),
+            others: Mutex::default(),
+            leads_elsewhere: AtomicBool::new(false),
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::mutex::Mutex;
 
 #[derive(Debug, Default)]
-pub(crate) struct Published<T> {
+pub(super) struct Published<T> {
     value: Mutex<T>,
     changed: Notify,
 }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn waiters_wake_in_order() {
+    async fn waiters_for_a_published_value_wake_in_order() {
         let (value, woken) =
             (Arc::new(Published::<u32>::default()), Arc::<Mutex<Vec<u32>>>::default());
         for number in 0..20 {

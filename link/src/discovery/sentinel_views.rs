@@ -23,7 +23,7 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// The primary that a sentinel reports.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct ReportedPrimary {
+pub(super) struct ReportedPrimary {
     pub(crate) master: Address,
     /// The number of the failover that promoted it.
     pub(crate) epoch: u64,
@@ -43,14 +43,14 @@ struct SentinelView {
 
 /// The last state of each sentinel by its address, and the report that the client follows.
 #[derive(Debug, Default)]
-pub(crate) struct SentinelViews {
+pub(super) struct SentinelViews {
     all: BTreeMap<String, SentinelView>,
     believed: Option<ReportedPrimary>,
 }
 
 impl SentinelViews {
     /// Records that `sentinel` reports a primary.
-    pub(crate) fn record_report(
+    pub(super) fn record_report(
         &mut self,
         sentinel: &Address,
         report: ReportedPrimary,
@@ -68,23 +68,21 @@ impl SentinelViews {
 
     /// Records that `sentinel` knows no primary. Returns whether this is new: the sentinel knew a
     /// primary before, was unknown, or its earlier failure was temporary.
-    pub(crate) fn record_unknown(
+    pub(super) fn record_unknown(
         &mut self,
         sentinel: &Address,
         why: ConnectFailure,
         now: Instant,
     ) -> bool {
-        let known = self.all.remove(&sentinel.to_string());
-        let is_news = known.is_none_or(|it| is_news(&why, it.failure.as_ref()));
-        let view =
-            SentinelView { report: None, failure: Some(why), at: now, quorum: None, id: None };
-        self.all.insert(sentinel.to_string(), view);
-        is_news
+        if let Some(view) = self.all.get_mut(&sentinel.to_string()) {
+            (view.report, view.id) = (None, None);
+        }
+        self.record_failure(sentinel, why, now)
     }
 
     /// Records how many sentinels `sentinel` counts, and its run id. The caller first records the
     /// report in the same reply.
-    pub(crate) fn record_quorum(
+    pub(super) fn record_quorum(
         &mut self,
         sentinel: &Address,
         quorum: Option<SentinelQuorum>,
@@ -104,7 +102,7 @@ impl SentinelViews {
 
     /// Records that `sentinel` does not reply; its earlier report stays. Returns whether this is
     /// new: the sentinel replied before, or its earlier failure was temporary.
-    pub(crate) fn record_failure(
+    pub(super) fn record_failure(
         &mut self,
         sentinel: &Address,
         why: ConnectFailure,
@@ -155,14 +153,14 @@ impl SentinelViews {
     }
 
     /// Returns whether each of `sentinels` has replied or failed after the time `since`.
-    pub(crate) fn have_all_answered(&self, sentinels: &[Address], since: Instant) -> bool {
+    pub(super) fn have_all_answered(&self, sentinels: &[Address], since: Instant) -> bool {
         let answered =
             |it: &Address| self.all.get(&it.to_string()).is_some_and(|it| it.at >= since);
         sentinels.iter().all(answered)
     }
 
     /// Returns how many of `sentinels` have reported a primary after the time `since`.
-    pub(crate) fn reports_since(&self, sentinels: &[Address], since: Instant) -> usize {
+    pub(super) fn reports_since(&self, sentinels: &[Address], since: Instant) -> usize {
         let views = sentinels.iter().filter_map(|it| self.all.get(&it.to_string()));
         views.filter(|view| view.report.as_ref().is_some_and(|(_, at)| *at >= since)).count()
     }
@@ -176,17 +174,17 @@ impl SentinelViews {
     }
 
     /// Returns whether `sentinel` has ever reported a primary.
-    pub(crate) fn has_reported(&self, sentinel: &Address) -> bool {
+    pub(super) fn has_reported(&self, sentinel: &Address) -> bool {
         self.all.get(&sentinel.to_string()).is_some_and(|view| view.report.is_some())
     }
 
     /// Returns whether the last request to `sentinel` got a reply.
-    pub(crate) fn is_well(&self, sentinel: &Address) -> bool {
+    pub(super) fn is_well(&self, sentinel: &Address) -> bool {
         self.all.get(&sentinel.to_string()).is_some_and(|view| view.failure.is_none())
     }
 
     /// Returns whether all of `sentinels` were asked and no sentinel names the primary.
-    pub(crate) fn name_no_primary(&self, sentinels: &[Address]) -> bool {
+    pub(super) fn name_no_primary(&self, sentinels: &[Address]) -> bool {
         let all_asked = sentinels.iter().all(|it| self.all.contains_key(&it.to_string()));
         all_asked && self.all.values().all(|view| view.failure.is_some())
     }
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_epoch_wins_and_votes_decide_within_it() {
+    fn newest_epoch_wins_and_most_reports_decide_within_an_epoch() {
         let now = Instant::now();
         for (reports, expected) in [
             (&[][..], None),
@@ -314,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinel_alone_is_outvoted_by_those_it_knows() {
+    fn lone_sentinel_is_outvoted_if_it_knows_other_sentinels() {
         let now = Instant::now();
         let mut views = views(&[(72, 4)], now);
         assert_eq!(views.master(1, now), Some(at(72)));
@@ -349,7 +347,7 @@ mod tests {
     /// Formerly, two addresses of one sentinel counted as two sentinels, so that one vote was no
     /// majority.
     #[test]
-    fn sentinel_listed_twice_is_a_majority_alone() {
+    fn only_sentinel_is_a_majority_though_it_is_listed_twice() {
         let now = Instant::now();
         let mut views = views(&[(72, 4), (72, 4)], now);
         assert_eq!(views.master(2, now), Some(at(72)));
@@ -362,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_names_each_sentinel() {
+    fn discovery_failure_names_each_sentinel() {
         let now = Instant::now();
         let (mut views, sentinels) = (SentinelViews::default(), [at(1), at(2)]);
         let none = || ConnectFailure::lasting("it knows no `main`");

@@ -39,6 +39,7 @@ use crate::{
     hazard::Hazard,
     mutex::Mutex,
     pipe::wire::{OnPush, Wire},
+    replies::{field, text},
     session::{
         about,
         hazards::{self, SentinelQuorum},
@@ -198,7 +199,7 @@ impl Sentinels {
     }
 
     /// Waits until the primary has another address than `address`, and returns it.
-    pub(crate) async fn another_than(&self, address: &Address) -> Address {
+    pub(super) async fn another_than(&self, address: &Address) -> Address {
         self.master.until(|it| it.clone().filter(|other| other != address)).await
     }
 
@@ -209,7 +210,7 @@ impl Sentinels {
     }
 
     /// Asks all sentinels, for ever.
-    pub(crate) async fn keep_asking(&self) -> Infallible {
+    pub(super) async fn keep_asking(&self) -> Infallible {
         let _asking = self.asking.lock().await;
         let listed = self.watched.sentinels.iter().cloned();
         let mut sessions: FuturesUnordered<_> =
@@ -279,9 +280,9 @@ impl Sentinels {
         let master = shown(&self.watched.master);
         match is_listed {
             true => tracing::warn!(target: "leasehold",
-                server = %sentinel, master, %cause, "sentinel did not name the primary"),
+                server = %sentinel, master, %cause, "sentinel returned no address of the primary"),
             false => tracing::debug!(target: "leasehold",
-                server = %sentinel, master, %cause, "sentinel did not name the primary"),
+                server = %sentinel, master, %cause, "sentinel returned no address of the primary"),
         }
         self.log_hazard();
     }
@@ -375,7 +376,7 @@ impl Sentinels {
             wire.confirm(cmd("SUBSCRIBE").arg("+switch-master"), PushKind::Subscribe).await;
         if let Value::ServerError(error) = subscribed.map_err(|_| gone())? {
             tracing::debug!(target: "leasehold", failure = %error,
-                "sentinel rejected the subscription: polling it every second");
+                "sentinel rejected the subscription: polling this sentinel every second");
         }
         Ok(())
     }
@@ -433,7 +434,9 @@ impl Sentinels {
         let called = shown(&self.watched.master);
         let (host, port) = match place {
             Value::Nil => {
-                let words = format!("it does not watch a primary `{called}`; see SENTINEL MASTERS");
+                let words = format!(
+                    "this sentinel does not watch a primary named `{called}`; see SENTINEL MASTERS"
+                );
                 return Err(ConnectFailure::lasting(words));
             }
             Value::ServerError(error) => return Err(ConnectFailure::of_refusal(error)),
@@ -444,7 +447,9 @@ impl Sentinels {
             _ => (None, None),
         };
         let (host, port) = host.zip(port).and_then(readable).ok_or_else(|| {
-            ConnectFailure::passing(format!("it returned no valid address of `{called}`"))
+            ConnectFailure::passing(format!(
+                "this sentinel returned no valid address of `{called}`"
+            ))
         })?;
         let epoch = fact(master, "config-epoch").and_then(|it| it.parse().ok()).unwrap_or(0);
         let tls = self.watched.tls;
@@ -521,22 +526,11 @@ fn readable<'a>((host, port): (&'a str, &str)) -> Option<(&'a str, u16)> {
 /// Returns the value of one field in the reply of a sentinel.
 fn fact<'a>(facts: &'a Value, called: &str) -> Option<&'a str> {
     match facts {
-        Value::Map(facts) => {
-            let (_, value) = facts.iter().find(|(key, _)| text(key) == Some(called))?;
-            text(value)
-        }
+        Value::Map(facts) => text(field(facts, called)?),
         Value::Array(facts) => {
             let pair = facts.chunks_exact(2).find(|pair| text(&pair[0]) == Some(called))?;
             text(&pair[1])
         }
-        _ => None,
-    }
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
         _ => None,
     }
 }

@@ -51,10 +51,10 @@ impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Astray => f.write_str(
-                "this connection leads to another server than the one that executes commands",
+                "this connection and the connection for commands reached different servers",
             ),
             Self::Behind(late) => write!(f, "replies take longer than {late:?}"),
-            Self::Broken(how) => write!(f, "the connection broke: {how}"),
+            Self::Broken(how) => write!(f, "the connection failed: {how}"),
             Self::Demoted => f.write_str("the server is no longer the primary"),
             Self::Dropped => f.write_str("this client closed the connection"),
             Self::HungUp => f.write_str("the server closed the connection"),

@@ -125,7 +125,7 @@ impl Scan {
         match &rest[end..] {
             [b'\r', b'\n', ..] => Ok(Some(&rest[..end])),
             [b'\r'] => Ok(None),
-            _ => Err("a line does not end with CR LF".into()),
+            _ => Err("a line of the reply does not end with CR LF".into()),
         }
     }
 
@@ -160,8 +160,8 @@ const KINDS: &[u8] = b":+-_#,($=!*~>%|";
 fn foreign_kind(byte: u8) -> String {
     match byte {
         // The first byte of a TLS alert, and of a TLS handshake.
-        0x15 | 0x16 => "it uses TLS".into(),
-        b'H' | b'<' => "it may be a web server".into(),
+        0x15 | 0x16 => "the port uses TLS".into(),
+        b'H' | b'<' => "the port may belong to a web server".into(),
         byte => format!("a reply begins with {:?}", char::from(byte)),
     }
 }
@@ -279,7 +279,7 @@ mod tests {
 
     /// The result equals that of the parser of the `redis` crate.
     #[test]
-    fn read_returns_what_the_parser_returns() {
+    fn reply_reader_returns_the_same_values_as_the_redis_crate() {
         for reply in [
             ":1\r\n",
             ":-7\r\n",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_reply_is_waited_for() {
+    fn parser_waits_for_the_rest_of_an_incomplete_reply() {
         for reply in REPLIES {
             for length in 0..reply.len() {
                 assert_eq!(first(&reply.as_bytes()[..length]), Ok(None), "{length} of {reply:?}");

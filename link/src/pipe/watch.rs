@@ -13,11 +13,11 @@ use std::{collections::VecDeque, time::Duration};
 use crate::pipe::ending::Ending;
 
 /// How many checks there are within one command timeout.
-pub(crate) const LOOKS: u32 = 4;
+pub(super) const LOOKS: u32 = 4;
 
 /// How many requests were sent and have a reply.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Progress {
+pub(super) struct Progress {
     /// How many requests the client has sent.
     pub(crate) asked: u64,
     /// How many of these requests have a reply.
@@ -28,7 +28,7 @@ pub(crate) struct Progress {
 
 /// Checks one connection while a request is in flight.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(super) struct Watch {
     command_timeout: Duration,
     replies: u64,
     /// How many checks in a row found no new reply.
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_server_that_replies_is_kept() {
+    fn connection_to_a_slow_server_is_kept_while_it_replies() {
         let mut watch = watch(progress(1, 0));
         for look in 1..100 {
             // each request gets its reply within less than the command timeout
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn first_of_several_replies_counts_as_a_reply() {
+    fn partial_replies_to_a_request_keep_the_connection() {
         let mut watch = watch(progress(1, 0));
         for replies in 1..=2 * u64::from(LOOKS) - 1 {
             assert!(watch.look(Progress { asked: 1, answered: 0, replies }).is_none());

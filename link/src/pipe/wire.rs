@@ -290,7 +290,7 @@ impl Wire {
         let mut sort = |frame| {
             match frame {
                 Frame::PassedOver(bytes) => tracing::debug!(target: "leasehold", bytes,
-                    "message skipped: too long"),
+                    "pub/sub message skipped: too long"),
                 Frame::Value(Value::Push { kind, data }) => {
                     answered.extend(outbox.confirmed(&kind, &data)?);
                     pushes.push(PushInfo { kind, data });
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn batch_returns_all_replies_with_rejections() {
+    async fn batch_returns_all_replies_including_rejections() {
         let mut t = Setup::new();
         let (wire, commands) = (Arc::clone(&t.wire), [cmd("HDEL"), cmd("PUBLISH")]);
         let mut asked = Box::pin(wire.call_all(&commands));
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn cancelled_caller_does_not_shift_replies() {
+    async fn cancelled_call_leaves_later_replies_to_their_callers() {
         let mut t = Setup::new();
         let (gone, next) = (t.asks("PING").await, t.asks("PING").await);
         gone.abort();
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn push_for_each_channel_confirms_a_subscription() {
+    async fn subscription_is_confirmed_by_one_push_for_each_channel() {
         let mut t = Setup::new();
         let (wire, subscribe) = (Arc::clone(&t.wire), cmd("SUBSCRIBE").arg("a").arg("b").clone());
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::Subscribe));
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_rejection_refuses_all_channels() {
+    async fn one_rejection_fails_a_subscription_of_several_channels() {
         let mut t = Setup::new();
         let (wire, subscribe) = (Arc::clone(&t.wire), cmd("SUBSCRIBE").arg("a").arg("b").clone());
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::Subscribe));
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn caller_gets_unanswered_when_the_connection_ends() {
+    async fn caller_gets_the_unanswered_error_when_the_connection_ends() {
         let mut t = Setup::new();
         let (waits, cut) = (t.asks("PING").await, Setup::new());
         let waits_too = cut.asks("PING").await;
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unrequested_subscription_is_not_confirmed() {
+    async fn push_of_another_kind_or_channel_confirms_no_subscription() {
         let mut t = Setup::new();
         let wire = Arc::clone(&t.wire);
         let mut subscribe = cmd("SSUBSCRIBE");
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unasked_confirmation_completes_with_the_next_reply() {
+    async fn unsubscribe_without_a_confirmation_ends_at_the_next_reply() {
         let refusal = "-MOVED 1 a:1\r\n";
         let no_ping = "-NOPERM User x has no permissions to run the 'ping' command\r\n";
         for (replies, refused) in
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn surplus_reply_ends_the_connection_among_valid_ones() {
+    async fn surplus_reply_after_a_valid_one_ends_the_connection() {
         let mut t = Setup::new();
         let asked = t.asks("PING").await;
         t.receives(":1\r\n:2\r\n").await;
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn missing_replies_end_the_connection_in_two_timeouts() {
+    async fn missing_replies_end_the_connection_after_two_timeouts() {
         for silence in ["", "+half", ":1", "$200000\r\n", "*2\r\n:1\r\n"] {
             let mut t = Setup::new();
             let (_asked, start) = (t.asks("PING").await, Instant::now());
@@ -669,14 +669,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silent_connection_is_dropped_without_callers() {
+    async fn silent_connection_is_dropped_even_without_callers() {
         let t = Setup::new();
         t.asks("PING").await.abort();
         assert!(matches!(t.given_up(2 * LIMIT).await, Some(Ending::Silent(_))));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn missing_reply_ends_the_connection_of_the_last_caller() {
+    async fn missing_reply_ends_the_connection_though_a_later_one_came() {
         let mut t = Setup::new();
         let (_lost, shifted) = (t.asks("PING").await, t.asks("PING").await);
         t.receives(":2\r\n").await;

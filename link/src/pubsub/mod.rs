@@ -155,7 +155,7 @@ impl<T: SubscriptionTable> Subscriptions<T> {
     }
 
     pub(crate) fn reconnects(&self) -> u64 {
-        self.link.get().map_or(0, Link::reconnects)
+        self.link.get().map_or(0, |link| link.state.reconnects())
     }
 }
 

@@ -15,13 +15,7 @@
 
 mod round;
 
-use std::{
-    convert::Infallible,
-    fmt,
-    future::pending,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{convert::Infallible, fmt, future::pending, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use redis::Cmd;
@@ -50,9 +44,7 @@ pub struct Evidence {
 
 /// Counts acknowledgements of replicas.
 pub(super) struct ReplicaAck {
-    dialer: Arc<Dialer>,
-    limit: Duration,
-    link: OnceLock<Link>,
+    link: Link,
     new_calls: Arc<NewCalls>,
 }
 
@@ -61,7 +53,9 @@ impl ReplicaAck {
     pub(super) fn new(dialer: &Arc<Dialer>, command_timeout: Duration) -> Self {
         // `WAIT` blocks for up to `LONGEST`. That must not count as a missing reply.
         let limit = command_timeout + LONGEST;
-        Self { dialer: Arc::clone(dialer), limit, link: OnceLock::new(), new_calls: Arc::default() }
+        let new_calls = Arc::<NewCalls>::default();
+        let watcher = Arc::<NewCalls>::clone(&new_calls);
+        Self { link: Link::new(Arc::clone(dialer), watcher, limit), new_calls }
     }
 
     /// Returns how many replicas have executed the write, as soon as there are enough or the time
@@ -73,38 +67,30 @@ impl ReplicaAck {
         least: u32,
         within: Duration,
     ) -> Result<u32, Failure> {
-        let link = self.link.get_or_init(|| self.connect());
-        link.keep_up()?;
+        self.link.keep_up()?;
         let (reply, mut answer) = oneshot::channel();
         let come_at = Instant::now();
         let until = come_at + within;
         self.new_calls.add(Asker { evidence, importing, least, come_at, until, reply });
         let answered = match timeout_at(until, &mut answer).await {
             Ok(answered) => answered,
-            Err(_) if !link.is_up() => return Err(link.failure()),
+            Err(_) if !self.link.is_up() => return Err(self.link.failure()),
             // Redis checks timeouts of `WAIT` ten times a second, so its reply may be late.
             Err(_) => answer.await,
         };
         answered.unwrap_or_else(|_| {
-            let failure = link.connect_failure();
+            let failure = self.link.state.connect_failure();
             Err(Failure::unanswered(failure.unwrap_or_else(|| "the connection was lost".into())))
         })
     }
 
-    fn connect(&self) -> Link {
-        let watcher: Arc<dyn Watcher> = Arc::<NewCalls>::clone(&self.new_calls);
-        Link::connect_lazy(Arc::clone(&self.dialer), watcher, self.limit)
-    }
-
     /// Ends the connection, even if it is healthy.
     pub(super) fn cut(&self) {
-        if let Some(link) = self.link.get() {
-            link.cut();
-        }
+        self.link.cut();
     }
 
     pub(super) fn reconnects(&self) -> u64 {
-        self.link.get().map_or(0, Link::reconnects)
+        self.link.state.reconnects()
     }
 }
 
@@ -190,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn call_during_a_round_joins_the_next_round() {
+    async fn call_during_a_wait_command_joins_the_next_wait_command() {
         let master = Redis::start();
         let replica = Redis::start_replica_of(&master);
         let replica_ack = replica_ack(&master);

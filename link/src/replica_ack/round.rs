@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn later_call_needs_its_own_round() {
+    fn later_call_is_not_acknowledged_by_the_current_round() {
         let now = Instant::now();
         let (first, mut firsts) = asker(2, now);
         let mut round = asked(vec![first], &[1, 1, 1], now);
@@ -278,7 +278,7 @@ mod tests {
 
     /// A demoted primary unblocks `WAIT`, and the next primary may have the grant.
     #[test]
-    fn demotion_during_a_round_repeats_it() {
+    fn round_is_repeated_when_the_server_is_demoted_meanwhile() {
         for words in [&b"-UNBLOCKED force unblock\r\n"[..], b"-ERR WAIT cannot be used\r\n"] {
             let (now, mut round) = (Instant::now(), Round::default());
             let (one, mut answer) = asker(1, now);

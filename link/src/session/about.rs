@@ -7,16 +7,14 @@ use redis::Value;
 use crate::{
     connect_failure::ConnectFailure,
     health::{About, Role},
-    session::{
-        hazards,
-        info::{Info, text},
-    },
+    replies,
+    session::{hazards, info::Info},
     shown::shown,
 };
 
 /// Parses the reply to HELLO.
 pub(crate) fn greeted(facts: &[(Value, Value)]) -> Result<About, ConnectFailure> {
-    let fact = |name| greeting_fact(facts, name);
+    let fact = |name| replies::field(facts, name).and_then(replies::text);
     let role = match (fact("mode"), fact("role")) {
         (Some("sentinel"), _) => {
             return Err(ConnectFailure::lasting(
@@ -35,12 +33,7 @@ pub(crate) fn greeted(facts: &[(Value, Value)]) -> Result<About, ConnectFailure>
 
 /// Returns whether the reply to HELLO is that of a sentinel.
 pub(crate) fn is_sentinel(facts: &[(Value, Value)]) -> bool {
-    greeting_fact(facts, "mode") == Some("sentinel")
-}
-
-fn greeting_fact<'a>(facts: &'a [(Value, Value)], name: &str) -> Option<&'a str> {
-    let known = facts.iter().find(|(key, _)| text(key) == Some(name));
-    known.and_then(|(_, value)| text(value))
+    replies::field(facts, "mode").and_then(replies::text) == Some("sentinel")
 }
 
 /// Fails if the server is not the primary.
@@ -51,9 +44,9 @@ pub(crate) fn must_be_primary(about: &About) -> Result<(), ConnectFailure> {
         Some(Role::ClusterNode) => {
             Err(ConnectFailure::lasting("this server is a node of a cluster"))
         }
-        None => {
-            Err(ConnectFailure::passing("this server does not report whether it is the primary"))
-        }
+        None => Err(ConnectFailure::passing(
+            "this server does not report its role; grant the user the command INFO",
+        )),
     }
 }
 
@@ -87,10 +80,6 @@ fn role_of(known: &About) -> Role {
     }
 }
 
-pub(crate) fn is_text(reply: &Value) -> bool {
-    text(reply).is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn greeting_identifies_the_server() {
+    fn hello_reply_identifies_the_server() {
         for (mode, role, expected) in [
             ("standalone", "master", Some(Role::Primary)),
             ("standalone", "replica", Some(Role::Replica)),
@@ -124,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn info_overrides_the_greeting() {
+    fn info_reply_overrides_the_hello_reply() {
         let info = |role: &str| [Value::BulkString(format!("role:{role}\r\nrun_id:a\r\n").into())];
         for (mode, expected) in [("standalone", Role::Primary), ("cluster", Role::ClusterNode)] {
             let greeted = hello(mode, "replica").unwrap();

@@ -31,7 +31,7 @@ const BEHIND: u64 = 32 * 1024 * 1024;
 const SENTINELS: usize = 3;
 
 /// Returns the hazards of the server `about`. `info` is its reply to INFO, if the ACL permits it.
-pub(crate) fn of_server(about: &About, info: Option<&Info<'_>>) -> Vec<Hazard> {
+pub(super) fn of_server(about: &About, info: Option<&Info<'_>>) -> Vec<Hazard> {
     let evicts = |policy: &String| (policy != "noeviction").then(|| policy.clone());
     let mut all = Vec::new();
     all.extend(of_role(about.role));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn hazards_are_found_by_the_greeting_alone() {
+    fn hazards_are_found_from_the_hello_reply_alone() {
         let unseen = Hazard::ChecksDenied { command: "INFO".into() };
         let replica = About { role: Some(Role::Replica), ..known() };
         assert_eq!(of_server(&replica, None), [Hazard::Replica, unseen]);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn replica_is_behind_by_time_or_by_bytes() {
+    fn replica_lag_is_found_by_time_or_by_bytes() {
         let text = "master_repl_offset:100000000\r\n\
                     slave0:ip=h,port=1,state=online,offset=99999999,lag=6\r\n\
                     slave1:ip=::1,port=2,state=online,offset=1,lag=0\r\n";
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinels_are_enough_if_one_of_them_may_fail() {
+    fn sentinels_are_a_hazard_unless_one_of_three_may_fail() {
         let of = |known, usable, quorum| of_sentinels(SentinelQuorum { known, usable, quorum });
         assert_eq!(of(3, 3, Some(2)), []);
         assert_eq!(of(5, 3, None), []);

@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use redis::Value;
 
-use crate::{address::host_port::HostPort, shown::shown};
+use crate::{address::host_port::HostPort, replies, shown::shown};
 
 /// A reply to INFO.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Info<'a> {
+pub(super) struct Info<'a> {
     pub(crate) text: &'a str,
     /// The times of day before the request and after the reply. The server read its clock between
     /// them.
@@ -17,7 +17,7 @@ pub(crate) struct Info<'a> {
 
 /// A connected replica, as its primary reports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Follower {
+pub(super) struct Follower {
     pub(crate) replica: String,
     /// For how long the replica has sent no acknowledgement.
     pub(crate) silent: Duration,
@@ -29,7 +29,7 @@ impl<'a> Info<'a> {
     /// Returns the reply to INFO among `replies`, requested at `asked`, if there is one. It is
     /// always the last reply.
     pub(crate) fn among(replies: &'a [Value], asked: Duration) -> Option<Self> {
-        let text = text(replies.last()?)?;
+        let text = replies::text(replies.last()?)?;
         Some(Self { text, asked: (asked, time_of_day()) })
     }
 
@@ -60,7 +60,7 @@ impl<'a> Info<'a> {
     }
 
     /// Returns whether the server copies another server.
-    pub(crate) fn is_replica(&self) -> Option<bool> {
+    pub(super) fn is_replica(&self) -> Option<bool> {
         self.fact("role").map(|role| role == "slave")
     }
 
@@ -72,12 +72,12 @@ impl<'a> Info<'a> {
 
     /// Returns whether the server rejects writes if it has too few replicas. Only then does INFO
     /// count the good replicas.
-    pub(crate) fn refuses_alone(&self) -> bool {
+    pub(super) fn refuses_alone(&self) -> bool {
         self.fact("min_slaves_good_slaves").is_some()
     }
 
     /// Returns whether the server rejects writes because no replica is good.
-    pub(crate) fn has_no_good_replica(&self) -> bool {
+    pub(super) fn has_no_good_replica(&self) -> bool {
         self.fact("min_slaves_good_slaves").and_then(|it| it.parse().ok()) == Some(0)
     }
 
@@ -116,20 +116,12 @@ pub(crate) fn time_of_day() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-pub(crate) fn text(reply: &Value) -> Option<&str> {
-    match reply {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_full_when_no_key_may_be_evicted() {
+    fn memory_is_full_only_with_noeviction_and_above_maxmemory() {
         let full = |text: &str| Info { text, asked: Default::default() }.is_full();
         let memory = |used: u32, not_counted: u32, most: u32, policy: &str| {
             full(&format!(

@@ -7,6 +7,7 @@ use crate::{
     connect_failure::{self, ConnectFailure},
     health::About,
     pipe::wire::Wire,
+    replies,
     session::{about, info::time_of_day},
     shown::shown,
 };
@@ -29,7 +30,7 @@ pub(crate) async fn greet(
     Some(match wire.call(&greeting).await.ok()? {
         Value::ServerError(error) => Err(ConnectFailure::of_greeting(&error, has_secret)),
         Value::Map(facts) if protocol(&facts) == Some(3) => Ok(facts),
-        _ => Err(ConnectFailure::not_redis("it does not reply to HELLO as Redis does")),
+        _ => Err(ConnectFailure::not_redis("the reply to HELLO is not that of Redis")),
     })
 }
 
@@ -125,7 +126,7 @@ impl Login<'_> {
                 Err(ConnectFailure::of_refusal(error))
             }
             (Value::ServerError(_), Wanted::Courtesy(_) | Wanted::Info | Wanted::Ready) => Ok(()),
-            (reply, Wanted::Info) if about::is_text(reply) => Ok(()),
+            (reply, Wanted::Info) if replies::text(reply).is_some() => Ok(()),
             (Value::ServerError(error), Wanted::Text(_)) => {
                 Err(ConnectFailure::of_database(self.target.database, error))
             }
@@ -140,9 +141,8 @@ impl Login<'_> {
 
 /// Returns the version of the protocol that the server uses after the greeting.
 fn protocol(about: &[(Value, Value)]) -> Option<i64> {
-    let proto = about.iter().find(|(key, _)| is_text_of(key, "proto"));
-    match proto? {
-        (_, Value::Int(version)) => Some(*version),
+    match replies::field(about, "proto")? {
+        Value::Int(version) => Some(*version),
         _ => None,
     }
 }

@@ -188,7 +188,7 @@ const NOT_SPOKEN: &str = "sentinel_ca_certificates or sentinel_client_certificat
 
 /// The failure if an address needs TLS: the client never sends unencrypted data instead.
 fn no_tls() -> ConnectFailure {
-    ConnectFailure::lasting("no TLS for this address")
+    ConnectFailure::lasting("the server announced an address with TLS, but this client uses no TLS")
 }
 
 /// The failure of a server at `address` that has not replied within `limit`.

@@ -17,7 +17,7 @@ use tokio_rustls::{
 use crate::{address::settings::TlsSettings, connect_failure::ConnectFailure, shown::shown};
 
 /// Makes TLS streams.
-pub(crate) struct Tls {
+pub(super) struct Tls {
     connector: TlsConnector,
 }
 
@@ -35,7 +35,8 @@ impl Tls {
             Some((certificate, key)) => {
                 let chain = certificates("the client certificate", certificate)?;
                 let key = PrivateKeyDer::from_pem_slice(key.bytes());
-                let key = key.map_err(|error| format!("the key of the client: {error}"))?;
+                let key =
+                    key.map_err(|error| format!("the key of the client certificate: {error}"))?;
                 let config = config.with_client_auth_cert(chain, key);
                 config.map_err(|error| format!("client certificate and key: {error}"))?
             }

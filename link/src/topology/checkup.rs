@@ -47,9 +47,8 @@ impl<T: SubscriptionTable> Cluster<T> {
         let state = cmd("CLUSTER").arg("INFO").clone();
         // If the node is unreachable, `look` fails at once, and `try_join!` drops the request for
         // the state. Otherwise this request would wait for a connection.
-        let (about, state) = tokio::try_join!(node.look(&self.cluster_state.common), async {
-            Ok(node.commands.call(&state).await)
-        })?;
+        let (about, state) =
+            tokio::try_join!(node.look(), async { Ok(node.commands.call(&state).await) })?;
         let is_down = state.is_ok_and(|it| replies::into_text(&it).contains("cluster_state:fail"));
         Ok(About { cluster_down: is_down, ..about })
     }

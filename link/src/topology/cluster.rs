@@ -131,7 +131,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         if nodes.is_empty() {
             return Err(Error::Connect {
                 server: "the cluster".into(),
-                reason: "no node has slots".into(),
+                reason: "no node of the cluster has slots".into(),
                 permanent: false,
                 source: None,
             });
@@ -168,7 +168,7 @@ impl<T: SubscriptionTable> Cluster<T> {
 
     fn new(seeds: Vec<Target>, settings: &Settings, client_id: &str) -> Result<Self, Error> {
         let Some(seed) = seeds.first().cloned() else {
-            return Err(Error::Url("it has no host; write redis://host:port".into()));
+            return Err(Error::Url("the host is missing; write redis://host:port".into()));
         };
         let at = |target: &Target| match &target.place {
             Place::At(Address::Tcp { host, port, .. }) => {
@@ -436,7 +436,7 @@ impl<T: SubscriptionTable> Cluster<T> {
             return Ok(true);
         }
         Err(Failure::unreachable(format!(
-            "the nodes of the cluster disagree on slot {slot}: each redirects to another"
+            "the nodes of the cluster disagree on slot {slot}: each node redirects to another node"
         )))
     }
 
@@ -527,7 +527,7 @@ async fn send_as<T: SubscriptionTable>(
             Ok(refused)
         }
         Ok([_, reply]) => Ok(reply),
-        Err(_) => Err(Failure::Unreadable("too few replies".into())),
+        Err(_) => Err(Failure::Unreadable("the server sent fewer replies than requests".into())),
     }
 }
 

@@ -6,9 +6,9 @@
 //!
 //! # Locks
 //!
-//! `placed` is taken before `snapshot` and before the locks of event subscribers. While `snapshot`
-//! is held, only the locks of a node are taken. Dialers are made before `snapshot` is taken,
-//! because the address translation is code of the user and may do anything.
+//! `placed` is taken before `known`, and before the locks of event subscribers. While `known` is
+//! held, only the locks of a node are taken. Dialers are made before `known` is taken, because the
+//! address translation is code of the user and may do anything.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -21,8 +21,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     absences::Absences, absences::BLINK, node::Common, node::Node, node_dialer::NodeDialer,
-    slot_map::SlotMap, slot_map::UnreachablePrimary, slot_map::address_shown,
-    slot_map::slots_in_words, slot_map::why_down, snapshot::TopologySnapshot,
+    slot_map::SlotMap, slot_map::address_shown, snapshot::TopologySnapshot,
 };
 use crate::{
     address::host_port::HostPort,
@@ -47,54 +46,63 @@ const MIXED: Duration = Duration::from_secs(60);
 /// The nodes, subscriptions and failures of the cluster that this client knows.
 #[derive(Debug)]
 pub(super) struct ClusterState<T: SubscriptionTable> {
-    pub(super) common: Common<T>,
+    pub(super) common: Arc<Common<T>>,
     pub(super) node_dialer: NodeDialer,
-    snapshot: Mutex<Option<TopologySnapshot<T>>>,
     /// Notified when the topology changes.
     pub(super) changed: Notify,
     channels: OnceLock<Channels>,
-    /// When a node last reported other channels than `channels`.
-    outgrown: Mutex<Option<Instant>>,
-    /// Why the topology is not known yet.
-    obstacle: Mutex<Option<String>>,
-    /// Unreachable nodes, and whether each was logged.
-    absences: Mutex<Absences>,
-    /// Counters of the nodes that were dropped.
-    dropped: Mutex<DroppedNodes>,
     /// The node at which this client listens to each topic.
     placed: Mutex<Placed<T>>,
-    /// The last reply of an owner that was not ready, by slot, and its time.
-    refused: Mutex<HashMap<u16, (Failure, Instant)>>,
-    /// Keys whose message was published at the importing node of a migrating slot, where no client
-    /// is subscribed.
-    unreceived: Mutex<HashSet<Vec<u8>>>,
+    known: Mutex<Known<T>>,
 }
 
 /// The nodes at which a client listens to its topics.
 type Placed<T> = BTreeMap<<T as SubscriptionTable>::Topic, Option<Arc<Node<T>>>>;
 
-/// Counters of nodes that were dropped.
-#[derive(Debug, Default)]
-struct DroppedNodes {
+/// The topology, and what happened at its nodes.
+#[derive(Debug)]
+struct Known<T: SubscriptionTable> {
+    snapshot: TopologySnapshot<T>,
+    /// When a node last reported other channels than this client uses.
+    outgrown: Option<Instant>,
+    /// Unreachable nodes, and whether each was logged.
+    absences: Absences,
+    /// Counters of the nodes that were dropped.
     losses: u64,
     reconnects: u64,
+    /// The last reply of an owner that was not ready, by slot, and its time.
+    refused: HashMap<u16, (Failure, Instant)>,
+    /// Keys whose message was published at the importing node of a migrating slot, where no client
+    /// is subscribed.
+    unreceived: HashSet<Vec<u8>>,
+}
+
+impl<T: SubscriptionTable> Known<T> {
+    /// Returns a finding if newer clients use other channels than this client.
+    fn other_channels(&self) -> Option<Finding> {
+        let has_changed = self.outgrown.is_some_and(|at| Instant::now() < at + MIXED);
+        has_changed.then(|| Finding::at("the cluster", Hazard::ChannelModeChanged))
+    }
 }
 
 impl<T: SubscriptionTable> ClusterState<T> {
-    pub(super) fn new(common: Common<T>, node_dialer: NodeDialer) -> Self {
+    pub(super) fn new(common: Arc<Common<T>>, node_dialer: NodeDialer) -> Self {
+        let known = Known {
+            snapshot: TopologySnapshot::default(),
+            outgrown: None,
+            absences: Absences::default(),
+            losses: 0,
+            reconnects: 0,
+            refused: HashMap::new(),
+            unreceived: HashSet::new(),
+        };
         Self {
             common,
             node_dialer,
-            snapshot: Mutex::default(),
             changed: Notify::new(),
             channels: OnceLock::new(),
-            outgrown: Mutex::default(),
-            obstacle: Mutex::default(),
-            absences: Mutex::default(),
-            dropped: Mutex::default(),
             placed: Mutex::default(),
-            refused: Mutex::default(),
-            unreceived: Mutex::default(),
+            known: Mutex::new(known),
         }
     }
 
@@ -109,162 +117,106 @@ impl<T: SubscriptionTable> ClusterState<T> {
     pub(super) fn speaks(&self, reported: &[Channels]) {
         let Some(last) = reported.last() else { return };
         let chosen = self.channels.get_or_init(|| *last);
+        let mut known = self.known.lock();
         if reported.iter().any(|it| it != chosen) {
-            *self.outgrown.lock() = Some(Instant::now());
+            known.outgrown = Some(Instant::now());
         }
-        self.common.warnings.log(Source::Channels, self.other_channels().into_iter().collect());
-    }
-
-    /// Returns a finding if newer clients use other channels than this client.
-    fn other_channels(&self) -> Option<Finding> {
-        let reported = *self.outgrown.lock();
-        let has_changed = reported.is_some_and(|at| Instant::now() < at + MIXED);
-        has_changed.then(|| Finding::at("the cluster", Hazard::ChannelModeChanged))
+        let found = known.other_channels().into_iter().collect();
+        drop(known);
+        self.common.warnings.log(Source::Channels, found);
     }
 
     pub(super) fn has_map(&self) -> bool {
-        self.snapshot.lock().is_some()
+        self.known.lock().snapshot.has_map()
     }
 
     /// Returns the node that has `slot`, according to the current topology.
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node<T>>> {
-        self.snapshot.lock().as_ref()?.owner(slot)?.as_ref().ok().cloned()
+        self.known.lock().snapshot.owner(slot)?.as_ref().ok().cloned()
     }
 
     /// Returns the address of the owner of `slot`.
     pub(super) fn address_of_owner(&self, slot: u16) -> Option<HostPort> {
-        let snapshot = self.snapshot.lock();
-        let map = snapshot.as_ref()?.map();
+        let known = self.known.lock();
+        let map = known.snapshot.map();
         map.masters().get(map.owner(slot)?).cloned()
     }
 
     /// Returns every primary that can be dialled, and its address.
     pub(super) fn masters(&self) -> Vec<(HostPort, Arc<Node<T>>)> {
-        let snapshot = self.snapshot.lock();
-        let all = snapshot.iter().flat_map(TopologySnapshot::masters);
+        let known = self.known.lock();
+        let all = known.snapshot.masters();
         all.map(|(at, node)| (at.clone(), Arc::clone(node))).collect()
     }
 
     /// Returns the addresses of all nodes of the slot map, with replicas.
     pub(super) fn members(&self) -> BTreeSet<HostPort> {
-        self.snapshot
-            .lock()
-            .as_ref()
-            .map(|snapshot| snapshot.map().members().clone())
-            .unwrap_or_default()
-    }
-
-    /// Returns true during the first search for the cluster, until it succeeds or fails.
-    fn is_sought(&self) -> bool {
-        self.snapshot.lock().is_none() && self.obstacle.lock().is_none()
+        self.known.lock().snapshot.map().members().clone()
     }
 
     /// Returns why requests about `slot` reach no node.
     pub(super) fn failure(&self, slot: u16) -> Failure {
-        let snapshot = self.snapshot.lock();
-        let Some(snapshot) = snapshot.as_ref() else {
-            let why = self.obstacle.lock().clone();
-            return Failure::unreachable(
-                why.unwrap_or_else(|| "still connecting to the cluster".into()),
-            );
-        };
-        match snapshot.owner(slot) {
-            None => Failure::unreachable(format!(
-                "no node of the cluster serves slot {slot}, to which this name belongs"
-            )),
-            Some(Err(why)) => Failure::unreachable(why.clone()),
-            Some(Ok(node)) => node.commands.failure(),
-        }
+        self.known.lock().snapshot.failure(slot)
     }
 
     /// Returns what prevents requests about `slot`, if anything does.
     pub(super) fn unavailability(&self, slot: u16) -> Option<Failure> {
-        let obstacle = match self.owner(slot) {
-            // If the node rejected the login, this returns the rejection, and not that the node is
-            // unreachable.
-            Some(node) => node.commands.connect_failure().map(|_| node.commands.failure()),
-            None if self.is_sought() => None,
-            None => Some(self.failure(slot)),
-        };
-        if obstacle.is_some() {
-            return obstacle;
-        }
-        let refused = self.refused.lock();
-        let (refusal, at) = refused.get(&slot)?;
-        (Instant::now() < *at + REPLIED_LATELY).then(|| refusal.clone())
+        let known = self.known.lock();
+        known.snapshot.unavailability(slot).or_else(|| {
+            let (refusal, at) = known.refused.get(&slot)?;
+            (Instant::now() < *at + REPLIED_LATELY).then(|| refusal.clone())
+        })
     }
 
     /// Notes that the owner of `slot` replied that it is not ready. Returns that reply as a
-    /// failure.
+    /// failure. If the cluster is down, adds the slots that may be the cause.
     pub(super) fn not_ready(&self, slot: u16, reported: &ServerError) -> Failure {
-        let refusal = self.explained(reported);
-        self.refused.lock().insert(slot, (refusal.clone(), Instant::now()));
-        refusal
-    }
-
-    /// Converts the reply of a node that is not ready. If the cluster is down, adds the slots that
-    /// may be the cause.
-    fn explained(&self, reported: &ServerError) -> Failure {
-        match replies::refusal(reported) {
+        let mut known = self.known.lock();
+        let refusal = match replies::refusal(reported) {
             Failure::Refused { code, message, .. }
                 if code == "CLUSTERDOWN" && !message.contains("slot") =>
             {
-                Failure::refused(code, format!("{message}: {}", self.why_down()))
+                Failure::refused(code, format!("{message}: {}", known.snapshot.why_down()))
             }
             other => other,
-        }
+        };
+        known.refused.insert(slot, (refusal.clone(), Instant::now()));
+        refusal
     }
 
     /// Returns the failure if every node reports that the cluster is down.
     pub(super) fn down(&self) -> Failure {
-        Failure::refused("CLUSTERDOWN", format!("The cluster is down: {}", self.why_down()))
-    }
-
-    /// Explains why nodes may report that the cluster is down.
-    fn why_down(&self) -> String {
-        let snapshot = self.snapshot.lock();
-        let unreachable = snapshot
-            .as_ref()
-            .map(TopologySnapshot::unreachable_primaries)
-            .unwrap_or_default()
-            .into_iter();
-        let gap = snapshot.as_ref().and_then(|it| it.map().gap()).map(slots_in_words);
-        let lost: Vec<_> = unreachable.map(|it| it.slots).chain(gap).collect();
-        why_down(&lost)
+        let why = self.known.lock().snapshot.why_down();
+        Failure::refused("CLUSTERDOWN", format!("The cluster is down: {why}"))
     }
 
     /// Returns the hazards that were found so far.
     pub(super) fn findings(&self) -> Vec<Finding> {
-        let channels = self.other_channels();
-        let snapshot = self.snapshot.lock();
-        let Some(snapshot) = snapshot.as_ref() else { return Vec::new() };
-        let gap = gap_in(snapshot);
-        let of_nodes = snapshot.masters().flat_map(|(_, node)| node.findings(&self.common));
-        of_nodes.chain(of_unreachable_primaries(snapshot)).chain(gap).chain(channels).collect()
+        let known = self.known.lock();
+        let of_nodes = known.snapshot.nodes().flat_map(|node| node.findings());
+        let of_map = known.snapshot.unreachable_primaries().into_iter().chain(known.snapshot.gap());
+        of_nodes.chain(of_map).chain(known.other_channels()).collect()
     }
 
     /// Returns the health of the primaries that cannot be dialled.
     pub(super) fn undialled(&self) -> Vec<NodeHealth> {
-        let snapshot = self.snapshot.lock();
-        let all = snapshot.iter().flat_map(TopologySnapshot::undialled);
         let node = |(at, why): (&HostPort, &String)| NodeHealth {
             server: address_shown(at),
             round_trip: None,
             silent_for: None,
             obstacle: Some(why.clone()),
         };
-        all.map(node).collect()
+        self.known.lock().snapshot.undialled().map(node).collect()
     }
 
     /// Logs nodes that stay unreachable, and nodes that are back or have no slots any more. If an
     /// unreachable node was not logged yet, returns how long to wait before the next check.
     pub(super) fn check_absences(&self) -> Option<Duration> {
-        let unreachable =
-            self.snapshot.lock().as_ref().map(of_unreachable_primaries).unwrap_or_default();
-        let mut absences = self.absences.lock();
-        let (new, over) = absences.seen(unreachable, Instant::now());
-        let again = absences.any_unlogged().then_some(BLINK);
-        drop(absences);
+        let mut known = self.known.lock();
+        let unreachable = known.snapshot.unreachable_primaries();
+        let (new, over) = known.absences.seen(unreachable, Instant::now());
+        let again = known.absences.any_unlogged().then_some(BLINK);
+        drop(known);
         over.iter().for_each(warnings::log_resolved);
         new.iter().for_each(warnings::log_detected);
         again
@@ -272,19 +224,18 @@ impl<T: SubscriptionTable> ClusterState<T> {
 
     /// Logs slots that no node has, and logs when all slots have a node again.
     fn check_unserved_slots(&self) {
-        let gap = self.snapshot.lock().as_ref().and_then(gap_in);
+        let gap = self.known.lock().snapshot.gap();
         self.common.warnings.log(Source::Slots, gap.into_iter().collect());
     }
 
     /// Notes why no node returned the topology.
     pub(super) fn note(&self, obstacle: String) {
-        *self.obstacle.lock() = Some(obstacle);
+        self.known.lock().snapshot.note(obstacle);
     }
 
     /// Adopts `map`, unless it is older than the current one. Returns whether the topology changed.
     pub(super) fn adopt(&self, map: SlotMap) -> bool {
-        let confirms = |snapshot: &mut TopologySnapshot<T>| snapshot.confirms(&map, Instant::now());
-        if self.snapshot.lock().as_mut().is_some_and(confirms) {
+        if self.known.lock().snapshot.confirms(&map, Instant::now()) {
             self.drop_idle_slotless();
             self.translate_again();
             self.check_unserved_slots();
@@ -293,15 +244,14 @@ impl<T: SubscriptionTable> ClusterState<T> {
         }
         let dialers: Vec<_> = map.masters().iter().map(|at| self.dialer(at)).collect();
         let now = Instant::now();
-        let mut snapshot = self.snapshot.lock();
-        if snapshot.as_ref().is_some_and(|old| old.is_newer_than(&map, now)) {
+        let mut known = self.known.lock();
+        if known.snapshot.is_newer_than(&map, now) {
             return false;
         }
-        let replaces = snapshot.is_some();
+        let replaces = known.snapshot.has_map();
         let make = |dialer| self.node(dialer, replaces);
-        let (drawn, left) = TopologySnapshot::drawn(snapshot.take(), map, dialers, make, now);
-        *snapshot = Some(drawn);
-        drop(snapshot);
+        let left = known.snapshot.adopt(map, dialers, make, now);
+        drop(known);
         self.check_unserved_slots();
         left.iter().for_each(|(at, node)| self.retire(at, node));
         self.place_all();
@@ -311,25 +261,21 @@ impl<T: SubscriptionTable> ClusterState<T> {
 
     /// Drops the nodes without slots that were not used for a while.
     fn drop_idle_slotless(&self) {
-        let gone = self.snapshot.lock().as_mut().map(|it| it.drop_idle_slotless(Instant::now()));
+        let gone = self.known.lock().snapshot.drop_idle_slotless(Instant::now());
         // A request in flight keeps its own reference to the node.
-        gone.unwrap_or_default().iter().for_each(|node| self.forget(node));
+        gone.iter().for_each(|node| self.forget(node));
     }
 
     /// Translates the addresses of unreachable nodes again, because the translation may now return
     /// another address.
     fn translate_again(&self) {
-        let unreached =
-            self.snapshot.lock().as_ref().map(TopologySnapshot::unreached).unwrap_or_default();
+        let unreached = self.known.lock().snapshot.unreached();
         for at in unreached {
             let Ok(dialer) = self.dialer(&at) else { continue };
-            let mut snapshot = self.snapshot.lock();
-            let Some(master) = snapshot.as_mut().and_then(|it| it.moved_primary(&at, &dialer))
-            else {
-                continue;
-            };
+            let mut known = self.known.lock();
+            let Some(master) = known.snapshot.moved_primary(&at, &dialer) else { continue };
             let before = std::mem::replace(master, Ok(self.node(dialer, true)));
-            drop(snapshot);
+            drop(known);
             drop(before.map(|node| self.leave(&node)));
             self.changed.notify_waiters();
         }
@@ -337,13 +283,12 @@ impl<T: SubscriptionTable> ClusterState<T> {
 
     /// Notes a `MOVED`: the previous owner of `slot` replied that the slot is at `at`.
     pub(super) fn moved(&self, slot: u16, at: &HostPort) {
-        let is_known = self.snapshot.lock().as_ref().is_some_and(|snapshot| snapshot.knows(at));
+        let is_known = self.known.lock().snapshot.knows(at);
         let dialer = match is_known {
             true => Err("the node left the cluster".to_owned()),
             false => self.dialer(at),
         };
-        let mut snapshot = self.snapshot.lock();
-        let Some(snapshot) = snapshot.as_mut() else { return };
+        let snapshot = &mut self.known.lock().snapshot;
         if is_known && !snapshot.knows(at) {
             // A refresh dropped the node just now. The next request will get the same redirect.
             return;
@@ -355,22 +300,14 @@ impl<T: SubscriptionTable> ClusterState<T> {
 
     /// Returns the node at `at`, which has no slot yet, or is importing one.
     pub(super) fn node_at(&self, at: &HostPort) -> Result<Arc<Node<T>>, Failure> {
-        let known = |snapshot: &mut TopologySnapshot<T>| snapshot.node_at(at, Instant::now());
-        if let Some(node) = self.snapshot.lock().as_mut().and_then(known) {
+        if let Some(node) = self.known.lock().snapshot.node_at(at, Instant::now()) {
             return Ok(node);
         }
         let dialer = self.dialer(at).map_err(Failure::unreachable)?;
-        let mut snapshot = self.snapshot.lock();
-        let Some(snapshot) = snapshot.as_mut() else {
-            return Err(Failure::unreachable("no topology"));
-        };
+        let (snapshot, now) = (&mut self.known.lock().snapshot, Instant::now());
         // Another task may have made the node meanwhile.
-        if let Some(node) = known(snapshot) {
-            return Ok(node);
-        }
-        let node = self.node(dialer, true);
-        snapshot.add_slotless(at, &node, Instant::now());
-        Ok(node)
+        let node = snapshot.node_at(at, now);
+        Ok(node.unwrap_or_else(|| snapshot.add_slotless(at, self.node(dialer, true), now)))
     }
 
     /// Returns a dialer for the node at `at`. No lock may be held, because this calls code of the
@@ -385,23 +322,23 @@ impl<T: SubscriptionTable> ClusterState<T> {
     /// Makes a node. It connects in the background.
     fn node(&self, dialer: Arc<Dialer>, replaces: bool) -> Arc<Node<T>> {
         let delivery = Delivery::Nodes(self.channels().unwrap_or_default());
-        Arc::new(Node::delivery(&self.common, dialer, delivery, replaces))
+        Arc::new(Node::delivery(Arc::clone(&self.common), dialer, delivery, replaces))
     }
 
     /// Drops a node that is no longer a primary.
     fn retire(&self, at: &HostPort, node: &Node<T>) {
         tracing::debug!(target: "leasehold", server = address_shown(at),
-            "cluster node left: it is no longer a primary");
+            "cluster node dropped: the node no longer serves slots");
         self.leave(node);
     }
 
     /// Cuts all connections to `node`, and keeps its counters.
     fn leave(&self, node: &Node<T>) {
-        let mut dropped = self.dropped.lock();
+        let mut known = self.known.lock();
         // The current connection counts as a loss, too.
-        dropped.losses += node.commands.losses() + 1;
-        dropped.reconnects += node.reconnects() + 1;
-        drop(dropped);
+        known.losses += node.commands.state.losses() + 1;
+        known.reconnects += node.reconnects() + 1;
+        drop(known);
         node.cut();
         self.forget(node);
     }
@@ -413,48 +350,32 @@ impl<T: SubscriptionTable> ClusterState<T> {
 
     /// Counts how often a connection for commands was lost.
     pub(super) fn losses(&self) -> u64 {
-        let dropped = self.dropped.lock().losses;
-        dropped + self.of_all(|node| node.commands.losses())
+        let known = self.known.lock();
+        known.losses + known.snapshot.nodes().map(|node| node.commands.state.losses()).sum::<u64>()
     }
 
     /// Counts how often any connection was made again.
     pub(super) fn reconnects(&self) -> u64 {
-        let dropped = self.dropped.lock().reconnects;
-        dropped + self.of_all(Node::reconnects)
-    }
-
-    fn of_all(&self, count: impl Fn(&Node<T>) -> u64) -> u64 {
-        self.snapshot
-            .lock()
-            .iter()
-            .flat_map(TopologySnapshot::masters)
-            .map(|(_, node)| count(node))
-            .sum()
+        let known = self.known.lock();
+        known.reconnects + known.snapshot.nodes().map(|node| node.reconnects()).sum::<u64>()
     }
 
     /// Starts the background tasks of all nodes if they do not run. Each acquisition calls this.
     pub(super) fn keep_up(&self) {
-        self.snapshot
-            .lock()
-            .iter()
-            .flat_map(TopologySnapshot::masters)
-            .for_each(|(_, node)| node.keep_up());
+        self.known.lock().snapshot.nodes().for_each(|node| node.keep_up());
     }
 
     /// Returns whether any node is connected.
     pub(super) fn is_up(&self) -> bool {
-        self.snapshot
-            .lock()
-            .iter()
-            .flat_map(TopologySnapshot::masters)
-            .any(|(_, node)| node.commands.is_up())
+        self.known.lock().snapshot.nodes().any(|node| node.commands.is_up())
     }
 
     /// Returns whether all nodes are connected, for commands and for messages.
     pub(super) fn are_up(&self) -> (bool, bool) {
-        let (nodes, any) = (self.masters(), self.is_up());
-        let commands = any && nodes.iter().all(|(_, node)| node.commands.is_up());
-        (commands, any && nodes.iter().all(|(_, node)| node.subscriptions.are_up()))
+        let snapshot = &self.known.lock().snapshot;
+        let any = snapshot.nodes().any(|node| node.commands.is_up());
+        let commands = any && snapshot.nodes().all(|node| node.commands.is_up());
+        (commands, any && snapshot.nodes().all(|node| node.subscriptions.are_up()))
     }
 
     // Subscriptions.
@@ -513,27 +434,13 @@ impl<T: SubscriptionTable> ClusterState<T> {
     // Messages that were published where no client is subscribed.
 
     pub(super) fn note_unreceived(&self, key: &[u8]) {
-        self.unreceived.lock().insert(key.to_vec());
+        self.known.lock().unreceived.insert(key.to_vec());
     }
 
     /// Returns whether the message of `key` has to be published again. The next call returns false.
     pub(super) fn is_to_be_published_again(&self, key: &[u8]) -> bool {
-        self.unreceived.lock().remove(key)
+        self.known.lock().unreceived.remove(key)
     }
-}
-
-/// Returns a finding with the first range of slots that no node has.
-fn gap_in<T: SubscriptionTable>(snapshot: &TopologySnapshot<T>) -> Option<Finding> {
-    let slots = slots_in_words(snapshot.map().gap()?);
-    Some(Finding::at("the cluster", Hazard::SlotsWithoutNode { slots }))
-}
-
-/// Returns a finding for each unreachable primary.
-fn of_unreachable_primaries<T: SubscriptionTable>(snapshot: &TopologySnapshot<T>) -> Vec<Finding> {
-    let found = |UnreachablePrimary { server, slots, why }| {
-        Finding::at(&server, Hazard::NodeUnreachable { slots, why })
-    };
-    snapshot.unreachable_primaries().into_iter().map(found).collect()
 }
 
 fn is_same<T: SubscriptionTable>(one: Option<&Arc<Node<T>>>, other: Option<&Arc<Node<T>>>) -> bool {

@@ -56,17 +56,9 @@ use crate::{
 pub struct Topology<T: SubscriptionTable>(Route<T>);
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a client has one")]
 enum Route<T: SubscriptionTable> {
-    Single(SingleServer<T>),
+    Single(Arc<Node<T>>),
     Cluster(Cluster<T>),
-}
-
-/// The only server of a deployment.
-#[derive(Debug)]
-struct SingleServer<T: SubscriptionTable> {
-    common: Common<T>,
-    node: Node<T>,
 }
 
 impl<T: SubscriptionTable> Topology<T> {
@@ -80,8 +72,7 @@ impl<T: SubscriptionTable> Topology<T> {
         match servers(url, settings)? {
             Servers::One(target) => {
                 let (common, dialer) = single(target, settings, client_id)?;
-                let node = Node::connect(&common, dialer).await?;
-                Ok(Self(Route::Single(SingleServer { common, node })))
+                Ok(Self(Route::Single(Arc::new(Node::connect(common, dialer).await?))))
             }
             Servers::Cluster(seeds) => {
                 let cluster = Cluster::connect(seeds, settings, client_id).await?;
@@ -115,17 +106,39 @@ impl<T: SubscriptionTable> Topology<T> {
         Self::over(common, Arc::new(dialer))
     }
 
-    fn over(common: Common<T>, dialer: Arc<Dialer>) -> Self {
-        let node = Node::connect_lazy(&common, dialer);
-        Self(Route::Single(SingleServer { common, node }))
+    fn over(common: Arc<Common<T>>, dialer: Arc<Dialer>) -> Self {
+        Self(Route::Single(Arc::new(Node::connect_lazy(common, dialer))))
+    }
+
+    /// Calls the function for this kind of deployment.
+    fn by<'a, R>(
+        &'a self,
+        one: impl FnOnce(&'a Node<T>) -> R,
+        cluster: impl FnOnce(&'a Cluster<T>) -> R,
+    ) -> R {
+        match &self.0 {
+            Route::Single(node) => one(node),
+            Route::Cluster(it) => cluster(it),
+        }
+    }
+
+    /// Returns the servers that execute commands, and their addresses.
+    fn nodes(&self) -> Vec<(String, Arc<Node<T>>)> {
+        match &self.0 {
+            Route::Single(node) => vec![(node.commands.state.server(), Arc::clone(node))],
+            Route::Cluster(cluster) => {
+                let nodes = cluster.cluster_state.masters().into_iter();
+                nodes.map(|(at, node)| (address_shown(&at), node)).collect()
+            }
+        }
     }
 
     /// Sends `request` to the server that has its keys, and returns its reply or rejection. If the
     /// server does not know the script, sends the text of the script.
     pub async fn send(&self, request: &impl Request) -> Result<Value, Failure> {
         match &self.0 {
-            Route::Single(one) => {
-                let commands = &one.node.commands;
+            Route::Single(node) => {
+                let commands = &node.commands;
                 let reply = commands.call(request.command()).await?;
                 match request.by_text(&reply, Channels::Plain) {
                     Some(by_text) => Box::pin(async move { commands.call(&by_text).await }).await,
@@ -139,21 +152,15 @@ impl<T: SubscriptionTable> Topology<T> {
     /// Sends `command`, which is about `key`, and returns the reply or rejection.
     pub async fn call(&self, key: &[u8], command: &Cmd) -> Result<Value, Failure> {
         match &self.0 {
-            Route::Single(one) => one.node.commands.call(command).await,
+            Route::Single(node) => node.commands.call(command).await,
             Route::Cluster(cluster) => Box::pin(cluster.ask_plainly(slot_of(key), command)).await,
         }
     }
 
     /// Sends `command` to the primary with this index. Returns `None` if there are fewer primaries.
     pub async fn call_at(&self, index: usize, command: &Cmd) -> Option<Result<Value, Failure>> {
-        match &self.0 {
-            Route::Single(one) if index == 0 => Some(one.node.commands.call(command).await),
-            Route::Single(_) => None,
-            Route::Cluster(cluster) => {
-                let (_, node) = cluster.cluster_state.masters().into_iter().nth(index)?;
-                Some(node.commands.call(command).await)
-            }
-        }
+        let (_, node) = self.nodes().into_iter().nth(index)?;
+        Some(node.commands.call(command).await)
     }
 
     /// Sends `command` to each server that executes commands. The request to a server that does not
@@ -163,24 +170,18 @@ impl<T: SubscriptionTable> Topology<T> {
         command: &Cmd,
         limit: Duration,
     ) -> Vec<(String, Result<Value, Failure>)> {
-        let ask = async |server, node: &Node<T>| {
+        let ask = async |server, node: Arc<Node<T>>| {
             let late = |_| Err(Failure::unanswered(format!("timed out after {limit:?}")));
             let reply = timeout(limit, node.commands.call(command)).await;
             (server, reply.unwrap_or_else(late))
         };
-        match &self.0 {
-            Route::Single(one) => vec![ask(one.node.commands.server(), &one.node).await],
-            Route::Cluster(cluster) => {
-                let nodes = cluster.cluster_state.masters();
-                join_all(nodes.iter().map(|(at, node)| ask(address_shown(at), node))).await
-            }
-        }
+        join_all(self.nodes().into_iter().map(|(server, node)| ask(server, node))).await
     }
 
     /// Sends all of `commands`, which are about keys in the slot of `key`.
     pub async fn call_all(&self, key: &[u8], commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
         match &self.0 {
-            Route::Single(one) => one.node.commands.call_all(commands).await,
+            Route::Single(node) => node.commands.call_all(commands).await,
             Route::Cluster(cluster) => Box::pin(cluster.ask_all(slot_of(key), commands)).await,
         }
     }
@@ -194,8 +195,8 @@ impl<T: SubscriptionTable> Topology<T> {
         publish: impl FnOnce(Channels) -> Cmd + Send,
     ) -> Result<Vec<Value>, Failure> {
         match &self.0 {
-            Route::Single(one) => {
-                one.node.commands.call_all(&[command, publish(Channels::Plain)]).await
+            Route::Single(node) => {
+                node.commands.call_all(&[command, publish(Channels::Plain)]).await
             }
             Route::Cluster(cluster) => {
                 let slot = slot_of(key);
@@ -222,7 +223,7 @@ impl<T: SubscriptionTable> Topology<T> {
     ) -> Result<u32, Failure> {
         self.common().warnings.asked_for(least);
         match &self.0 {
-            Route::Single(one) => one.node.replica_ack.ask(evidence, false, least, within).await,
+            Route::Single(node) => node.replica_ack.ask(evidence, false, least, within).await,
             Route::Cluster(cluster) => {
                 Box::pin(cluster.replicated(slot, &evidence, (least, within))).await
             }
@@ -230,10 +231,7 @@ impl<T: SubscriptionTable> Topology<T> {
     }
 
     fn common(&self) -> &Common<T> {
-        match &self.0 {
-            Route::Single(one) => &one.common,
-            Route::Cluster(cluster) => &cluster.cluster_state.common,
-        }
+        self.by(|node| &node.common, |cluster| &cluster.cluster_state.common)
     }
 
     /// Returns the kind of channels of the deployment.
@@ -247,10 +245,7 @@ impl<T: SubscriptionTable> Topology<T> {
     /// Returns whether a message about `key` has to be published again because no client received
     /// it. The next call returns false.
     pub fn is_to_be_published_again(&self, key: &[u8]) -> bool {
-        match &self.0 {
-            Route::Single(_) => false,
-            Route::Cluster(cluster) => cluster.cluster_state.is_to_be_published_again(key),
-        }
+        self.by(|_| false, |cluster| cluster.cluster_state.is_to_be_published_again(key))
     }
 
     /// Returns whether slots may migrate.
@@ -267,18 +262,12 @@ impl<T: SubscriptionTable> Topology<T> {
 
     /// Subscribes to `topic`, in the background.
     pub fn listen(&self, topic: &T::Topic) {
-        match &self.0 {
-            Route::Single(one) => one.node.subscriptions.listen(topic),
-            Route::Cluster(cluster) => cluster.cluster_state.listen(topic),
-        }
+        self.by(|node| node.subscriptions.listen(topic), |it| it.cluster_state.listen(topic));
     }
 
     /// Ends what [`listen`](Self::listen) began.
     pub fn unlisten(&self, topic: &T::Topic) {
-        match &self.0 {
-            Route::Single(one) => one.node.subscriptions.unlisten(topic),
-            Route::Cluster(cluster) => cluster.cluster_state.unlisten(topic),
-        }
+        self.by(|node| node.subscriptions.unlisten(topic), |it| it.cluster_state.unlisten(topic));
     }
 
     /// Calls `read` for the subscriptions at the server that has the slot of `topic`, if that
@@ -290,7 +279,7 @@ impl<T: SubscriptionTable> Topology<T> {
         read: impl FnOnce(&Subscriptions<T>) -> R,
     ) -> Option<R> {
         match &self.0 {
-            Route::Single(one) => Some(read(&one.node.subscriptions)),
+            Route::Single(node) => Some(read(&node.subscriptions)),
             Route::Cluster(cluster) => {
                 let owner = cluster.cluster_state.owner(topic.slot());
                 owner.map(|node| read(&node.subscriptions))
@@ -307,7 +296,7 @@ impl<T: SubscriptionTable> Topology<T> {
         read: impl FnOnce(&Subscriptions<T>) -> R,
     ) -> Option<R> {
         match &self.0 {
-            Route::Single(one) => Some(read(&one.node.subscriptions)),
+            Route::Single(node) => Some(read(&node.subscriptions)),
             Route::Cluster(cluster) => cluster.cluster_state.placed(topic, read),
         }
     }
@@ -317,68 +306,52 @@ impl<T: SubscriptionTable> Topology<T> {
     /// Starts the background tasks on the runtime of the caller, unless they run. For example, the
     /// runtime of earlier tasks may have ended.
     pub fn keep_up(&self) {
-        match &self.0 {
-            Route::Single(one) => one.node.keep_up(),
-            Route::Cluster(cluster) => cluster.keep_up(),
-        }
+        self.by(Node::keep_up, Cluster::keep_up);
     }
 
     /// Checks the health of the servers.
     pub async fn check(&self) -> About {
         match &self.0 {
-            Route::Single(one) => one.check().await,
+            Route::Single(node) => {
+                node.keep_up();
+                let (health, looked) = node.check(node.commands.state.server(), node.look()).await;
+                About::of(vec![health], looked)
+            }
             Route::Cluster(cluster) => Box::pin(cluster.check()).await,
         }
     }
 
     /// Returns the hazards that were found so far.
     pub fn findings(&self) -> Vec<Finding> {
-        match &self.0 {
-            Route::Single(one) => one.node.findings(&one.common),
-            Route::Cluster(cluster) => cluster.cluster_state.findings(),
-        }
+        self.by(Node::findings, |cluster| cluster.cluster_state.findings())
     }
 
     /// Returns whether all connections are up, for commands and for messages.
     pub fn are_up(&self) -> (bool, bool) {
-        match &self.0 {
-            Route::Single(SingleServer { node, .. }) => {
-                (node.commands.is_up(), node.subscriptions.are_up())
-            }
-            Route::Cluster(cluster) => cluster.cluster_state.are_up(),
-        }
+        let of_node = |node: &Node<T>| (node.commands.is_up(), node.subscriptions.are_up());
+        self.by(of_node, |cluster| cluster.cluster_state.are_up())
     }
 
     /// Returns whether any server is connected.
     pub fn is_up(&self) -> bool {
-        match &self.0 {
-            Route::Single(one) => one.node.commands.is_up(),
-            Route::Cluster(cluster) => cluster.cluster_state.is_up(),
-        }
+        self.by(|node| node.commands.is_up(), |cluster| cluster.cluster_state.is_up())
     }
 
     /// Returns how often the connection for commands was lost.
     pub fn losses(&self) -> u64 {
-        match &self.0 {
-            Route::Single(one) => one.node.commands.losses(),
-            Route::Cluster(cluster) => cluster.cluster_state.losses(),
-        }
+        self.by(|node| node.commands.state.losses(), |cluster| cluster.cluster_state.losses())
     }
 
     /// Returns what prevents requests about keys in `slot`, if anything does.
     pub fn unavailability(&self, slot: u16) -> Option<Failure> {
-        match &self.0 {
-            Route::Single(one) => one.node.commands.connect_failure().map(Failure::unreachable),
-            Route::Cluster(cluster) => cluster.cluster_state.unavailability(slot),
-        }
+        let of_node =
+            |node: &Node<T>| node.commands.state.connect_failure().map(Failure::unreachable);
+        self.by(of_node, |cluster| cluster.cluster_state.unavailability(slot))
     }
 
     /// Returns how often any connection was made again.
     pub fn reconnects(&self) -> u64 {
-        match &self.0 {
-            Route::Single(one) => one.node.reconnects(),
-            Route::Cluster(cluster) => cluster.cluster_state.reconnects(),
-        }
+        self.by(Node::reconnects, |cluster| cluster.cluster_state.reconnects())
     }
 }
 
@@ -387,18 +360,9 @@ fn single<T: SubscriptionTable>(
     target: Target,
     settings: &Settings,
     client_id: &str,
-) -> Result<(Common<T>, Arc<Dialer>), Error> {
+) -> Result<(Arc<Common<T>>, Arc<Dialer>), Error> {
     let scripts = (settings.scripts)(Channels::Plain);
     let dialer = Dialer::new(target, settings, client_id, scripts)?;
     let common = Common::of(client_id, Warnings::default(), settings.command_timeout);
     Ok((common, Arc::new(dialer)))
-}
-
-impl<T: SubscriptionTable> SingleServer<T> {
-    async fn check(&self) -> About {
-        let Self { common, node, .. } = self;
-        node.keep_up();
-        let (health, looked) = node.check(node.commands.server(), node.look(common)).await;
-        About::of(vec![health], looked)
-    }
 }

@@ -23,7 +23,7 @@ pub const HEALTH_CHECK: Duration = Duration::from_millis(200);
 
 /// The state that all nodes of one client share.
 #[derive(Debug)]
-pub(crate) struct Common<T: SubscriptionTable> {
+pub(super) struct Common<T: SubscriptionTable> {
     pub(super) client_id: String,
     pub(super) hub: Arc<Hub<T>>,
     pub(super) warnings: Arc<Warnings>,
@@ -32,9 +32,9 @@ pub(crate) struct Common<T: SubscriptionTable> {
 }
 
 impl<T: SubscriptionTable> Common<T> {
-    pub(super) fn of(client_id: &str, warnings: Warnings, limit: Duration) -> Self {
+    pub(super) fn of(client_id: &str, warnings: Warnings, limit: Duration) -> Arc<Self> {
         let client_id = client_id.to_owned();
-        Self { client_id, hub: Arc::default(), warnings: Arc::new(warnings), limit }
+        Arc::new(Self { client_id, hub: Arc::default(), warnings: Arc::new(warnings), limit })
     }
 
     fn watcher(&self, dialer: &Arc<Dialer>, replaces: bool) -> Arc<dyn Watcher> {
@@ -48,7 +48,8 @@ impl<T: SubscriptionTable> Common<T> {
 
 /// One server.
 #[derive(Debug)]
-pub(crate) struct Node<T: SubscriptionTable> {
+pub(super) struct Node<T: SubscriptionTable> {
+    pub(super) common: Arc<Common<T>>,
     pub(crate) commands: Link,
     pub(crate) subscriptions: Subscriptions<T>,
     pub(crate) replica_ack: ReplicaAck,
@@ -56,31 +57,34 @@ pub(crate) struct Node<T: SubscriptionTable> {
 
 impl<T: SubscriptionTable> Node<T> {
     /// Connects to the only server of a deployment.
-    pub(super) async fn connect(common: &Common<T>, dialer: Arc<Dialer>) -> Result<Self, Error> {
+    pub(super) async fn connect(
+        common: Arc<Common<T>>,
+        dialer: Arc<Dialer>,
+    ) -> Result<Self, Error> {
         let watcher = common.watcher(&dialer, false);
         let replica_ack = ReplicaAck::new(&dialer, common.limit);
         let commands = Link::connect(Arc::clone(&dialer), watcher, common.limit).await?;
         let subscription_state = common.subscription_state(Delivery::Alone);
         let subscriptions =
             Subscriptions::connect(subscription_state, dialer, common.limit).await?;
-        Ok(Self { commands, subscriptions, replica_ack })
+        Ok(Self { common, commands, subscriptions, replica_ack })
     }
 
     /// Returns at once, and connects in the background.
-    pub(super) fn connect_lazy(common: &Common<T>, dialer: Arc<Dialer>) -> Self {
+    pub(super) fn connect_lazy(common: Arc<Common<T>>, dialer: Arc<Dialer>) -> Self {
         let watcher = common.watcher(&dialer, false);
         let replica_ack = ReplicaAck::new(&dialer, common.limit);
         let commands = Link::connect_lazy(Arc::clone(&dialer), watcher, common.limit);
         let subscription_state = common.subscription_state(Delivery::Alone);
         let subscriptions = Subscriptions::connect_lazy(subscription_state, dialer, common.limit);
-        Self { commands, subscriptions, replica_ack }
+        Self { common, commands, subscriptions, replica_ack }
     }
 
     /// Makes one of several nodes, and connects in the background. The connection for messages is
     /// made at the first subscription. If the node rejects the login, calls fail at once, because
     /// the other nodes have accepted the login.
     pub(super) fn delivery(
-        common: &Common<T>,
+        common: Arc<Common<T>>,
         dialer: Arc<Dialer>,
         delivery: Delivery,
         replaces: bool,
@@ -91,7 +95,7 @@ impl<T: SubscriptionTable> Node<T> {
         let commands = commands.reporting_rejection();
         let subscription_state = common.subscription_state(delivery);
         let subscriptions = Subscriptions::when_wanted(subscription_state, dialer, common.limit);
-        Self { commands, subscriptions, replica_ack }
+        Self { common, commands, subscriptions, replica_ack }
     }
 
     /// Starts the background tasks on the runtime of the caller, unless they run. For example, the
@@ -110,11 +114,13 @@ impl<T: SubscriptionTable> Node<T> {
     }
 
     pub(super) fn reconnects(&self) -> u64 {
-        self.commands.reconnects() + self.subscriptions.reconnects() + self.replica_ack.reconnects()
+        self.commands.state.reconnects()
+            + self.subscriptions.reconnects()
+            + self.replica_ack.reconnects()
     }
 
     /// Sends a health check, and logs hazards.
-    pub(super) async fn look(&self, common: &Common<T>) -> Result<About, Failure> {
+    pub(super) async fn look(&self) -> Result<About, Failure> {
         // A new client waits for its first connection. After a loss, the check fails at once.
         self.commands.tried().await;
         if !self.commands.is_up() {
@@ -127,9 +133,9 @@ impl<T: SubscriptionTable> Node<T> {
         {
             return Err(replies::refusal(error));
         }
-        let about = with_info(self.commands.about(), &replies, asked);
-        self.commands.note_server(&about);
-        common.warnings.look(&about, self.commands.dialer());
+        let about = with_info(self.commands.state.about(), &replies, asked);
+        self.commands.state.note_server(&about);
+        self.common.warnings.look(&about, self.commands.dialer());
         match about.is_full {
             true => Err(Failure::refused("OOM", "used memory > 'maxmemory'")),
             false => Ok(about),
@@ -150,16 +156,17 @@ impl<T: SubscriptionTable> Node<T> {
         let health = NodeHealth {
             server,
             round_trip: (!silent).then_some(took),
-            silent_for: silent.then(|| self.commands.lost_for().unwrap_or(took)),
+            silent_for: silent.then(|| self.commands.state.lost_for().unwrap_or(took)),
             obstacle: looked.as_ref().map_or_else(|it| Some(it.to_string()), About::obstacle),
         };
         (health, looked)
     }
 
     /// Returns the hazards that were found so far at this server.
-    pub(super) fn findings(&self, common: &Common<T>) -> Vec<Finding> {
+    pub(super) fn findings(&self) -> Vec<Finding> {
         let dialer = self.commands.dialer();
-        let of_server = common.warnings.findings(&self.commands.about(), dialer.may_change());
+        let of_server =
+            self.common.warnings.findings(&self.commands.state.about(), dialer.may_change());
         [of_server, dialer.findings()].concat()
     }
 }

@@ -306,7 +306,9 @@ fn questions() -> [Cmd; 3] {
 fn read(replies: &[Value], at: &HostPort, alone: bool) -> NodeReply {
     let unavailability = |failure: &Failure| unavailability(at, failure, alone);
     let [slots, nodes, channels] = replies else {
-        return Err(unavailability(&Failure::Unreadable("too few replies".into())));
+        return Err(unavailability(&Failure::Unreadable(
+            "the server sent fewer replies than requests".into(),
+        )));
     };
     let map = SlotMap::read(slots, nodes, at).map_err(|failure| unavailability(&failure))?;
     let channels = match channels {
@@ -359,7 +361,7 @@ mod tests {
     /// Formerly, the client visited three of 16 addresses at random, but only the seed led to the
     /// cluster.
     #[test]
-    fn seed_is_visited_first() {
+    fn topology_refresher_asks_the_seed_first() {
         let (members, seeds) = ((1..16).map(at).collect(), [at(99), at(7)]);
         for _ in 0..50 {
             let mut all = visited_in_turn(&members, &seeds);
@@ -370,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_while_there_is_no_news() {
+    fn refresh_pauses_grow_while_the_topology_is_unchanged() {
         let after = |seconds| pause(Duration::from_secs(seconds));
         assert_eq!(
             [after(0), after(4), after(600)],
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_nodes_are_asked_when_the_first_fail() {
+    async fn topology_refresher_asks_other_nodes_when_the_first_fail() {
         let (long, start) = (Duration::from_secs(5), Instant::now());
         let (maps, _) = gather([failing(), answering()].into_iter(), (1, long)).await;
         assert_eq!((maps.len(), start.elapsed()), (1, Duration::ZERO));

@@ -10,7 +10,7 @@ use crate::{address::host_port::HostPort, failure::Failure, replies, shown::show
 const SHOWN: usize = 3;
 
 /// The primary of each slot.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct SlotMap {
     /// The highest epoch that the replying node knows. Each failover and each migrated slot raises
     /// it.
@@ -152,11 +152,8 @@ fn at(host: &str, port: u16, sender: &HostPort) -> Option<HostPort> {
 /// Returns the highest epoch in a reply to `CLUSTER NODES`, or 0 if it has none. The epoch is the
 /// seventh word of each line.
 fn epoch(nodes: &Value) -> u64 {
-    let text = match nodes {
-        Value::VerbatimString { text, .. } => text,
-        other => replies::text(other).unwrap_or_default(),
-    };
-    let epochs = text.lines().filter_map(|line| line.split(' ').nth(6)?.parse().ok());
+    let lines = replies::text(nodes).unwrap_or_default().lines();
+    let epochs = lines.filter_map(|line| line.split(' ').nth(6)?.parse().ok());
     epochs.max().unwrap_or_default()
 }
 
@@ -226,20 +223,13 @@ pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {
     }
 }
 
-/// An unreachable primary.
-pub(super) struct UnreachablePrimary {
-    pub(super) server: String,
-    pub(super) slots: String,
-    pub(super) why: String,
-}
-
 /// Explains why a node reports that the cluster is down. `lost` are the slots without a reachable
 /// node.
 pub(super) fn why_down(lost: &[String]) -> String {
     match lost.is_empty() {
-        true => "the node that reports this reaches too few other nodes".into(),
+        true => "the node that sent this reply reaches too few other nodes".into(),
         false => format!(
-            "no node of {} is reachable; a cluster rejects all names meanwhile if \
+            "no node of {} is reachable; meanwhile, the cluster rejects all names if \
              cluster-require-full-coverage is yes, or if most primaries are unreachable",
             lost.join(", ")
         ),
@@ -274,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slot_has_the_master_that_is_named_first() {
+    fn each_slot_belongs_to_the_first_node_of_its_range() {
         let map = read(
             "*2\r\n*4\r\n:0\r\n:5460\r\n*3\r\n$8\r\n10.0.0.7\r\n:7000\r\n$1\r\na\r\n\
              *3\r\n$8\r\n10.0.0.8\r\n:7001\r\n$1\r\nb\r\n\
@@ -293,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_slot_is_noted_at_its_node() {
+    fn migrating_slot_is_recorded_at_its_node() {
         let mut map = read("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\na\r\n:1\r\n").unwrap();
         assert_eq!(map.note(7, at_port(2)), 1);
         assert_eq!((map.owner(7), map.owner(8)), (Some(1), Some(0)));
@@ -321,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn redirect_names_its_target() {
+    fn redirect_is_parsed_into_its_target() {
         let of = |words: &str| Redirect::of(&error(words), &at_port(1));
         let moved = |slot, to| Some(Redirect::Moved(slot, to));
         assert_eq!(of("MOVED 3999 10.0.0.1:2"), moved(3_999, Some(at_port(2))));

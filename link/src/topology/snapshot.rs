@@ -4,8 +4,17 @@ use std::{cmp::Ordering, collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{node::Node, slot_map::SlotMap, slot_map::UnreachablePrimary, slot_map::address_shown};
-use crate::{address::host_port::HostPort, connection::dial::Dialer, pubsub::SubscriptionTable};
+use super::{
+    node::Node, slot_map::SlotMap, slot_map::address_shown, slot_map::slots_in_words,
+    slot_map::why_down,
+};
+use crate::{
+    address::host_port::HostPort,
+    connection::dial::Dialer,
+    failure::Failure,
+    hazard::{Finding, Hazard},
+    pubsub::SubscriptionTable,
+};
 
 /// For this time after the current map was last confirmed, the client rejects an older map.
 const REMEMBERED: Duration = Duration::from_secs(15);
@@ -26,46 +35,65 @@ type Nodes<T> = BTreeMap<HostPort, Arc<Node<T>>>;
 /// Nodes without slots, and the time of their last request.
 type SlotlessNodes<T> = BTreeMap<HostPort, (Arc<Node<T>>, Instant)>;
 
-/// A slot map, and its nodes.
+/// A slot map, and its nodes. Both are empty until a node has returned its map.
 #[derive(Debug)]
 pub(super) struct TopologySnapshot<T: SubscriptionTable> {
     map: SlotMap,
     /// The primaries of the map, in the order of the map.
     nodes: Vec<Found<T>>,
     slotless: SlotlessNodes<T>,
-    believed_at: Instant,
+    /// When a node last confirmed the map, or `None` before the first map.
+    believed_at: Option<Instant>,
     /// The time of the last `MOVED`.
     moved_at: Option<Instant>,
+    /// Why there is no map yet, if that is known.
+    obstacle: Option<String>,
+}
+
+impl<T: SubscriptionTable> Default for TopologySnapshot<T> {
+    fn default() -> Self {
+        Self {
+            map: SlotMap::default(),
+            nodes: Vec::new(),
+            slotless: BTreeMap::new(),
+            believed_at: None,
+            moved_at: None,
+            obstacle: None,
+        }
+    }
 }
 
 impl<T: SubscriptionTable> TopologySnapshot<T> {
-    /// Returns the snapshot of `map`, and the nodes to drop. It reuses the nodes of the snapshot
-    /// `before`, and makes the missing ones.
-    pub(super) fn drawn<D>(
-        before: Option<Self>,
+    /// Replaces the map, and returns the nodes to drop. It keeps the nodes that it knows, and makes
+    /// the missing ones.
+    pub(super) fn adopt<D>(
+        &mut self,
         map: SlotMap,
         dialers: Vec<Result<D, String>>,
         make: impl Fn(D) -> Arc<Node<T>>,
         now: Instant,
-    ) -> (Self, Nodes<T>) {
-        let (mut known, mut slotless) = before.map(Self::into_nodes).unwrap_or_default();
+    ) -> Nodes<T> {
+        let masters = self.masters().map(|(at, node)| (at.clone(), Arc::clone(node)));
+        let others = self.slotless.iter().map(|(at, (node, _))| (at.clone(), Arc::clone(node)));
+        let mut known: Nodes<T> = masters.chain(others).collect();
         let node = |(at, dialer): (&HostPort, Result<_, String>)| match known.remove(at) {
             Some(node) => Ok(node),
             None => Ok(make(dialer?)),
         };
-        let nodes = map.masters().iter().zip(dialers).map(node).collect();
-        slotless.retain(|at, (_, used)| known.contains_key(at) && now < *used + GUESTS_STAY);
-        known.retain(|at, _| !slotless.contains_key(at));
-        (Self { map, nodes, slotless, believed_at: now, moved_at: None }, known)
+        self.nodes = map.masters().iter().zip(dialers).map(node).collect();
+        self.slotless.retain(|at, (_, used)| known.contains_key(at) && now < *used + GUESTS_STAY);
+        known.retain(|at, _| !self.slotless.contains_key(at));
+        (self.map, self.believed_at, self.moved_at) = (map, Some(now), None);
+        known
     }
 
-    /// Returns all nodes by address, and which of them have no slot.
-    fn into_nodes(self) -> (Nodes<T>, SlotlessNodes<T>) {
-        let Self { map, nodes, slotless, .. } = self;
-        let masters = map.masters().iter().cloned().zip(nodes);
-        let masters = masters.filter_map(|(at, node)| Some((at, node.ok()?)));
-        let others = slotless.iter().map(|(at, (node, _))| (at.clone(), Arc::clone(node)));
-        (masters.chain(others).collect(), slotless)
+    pub(super) fn has_map(&self) -> bool {
+        self.believed_at.is_some()
+    }
+
+    /// Notes why no node returned a map.
+    pub(super) fn note(&mut self, obstacle: String) {
+        self.obstacle = Some(obstacle);
     }
 
     pub(super) fn map(&self) -> &SlotMap {
@@ -76,7 +104,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
     pub(super) fn is_newer_than(&self, map: &SlotMap, now: Instant) -> bool {
         let propagates = || self.moved_at.is_some_and(|at| now < at + PROPAGATION);
         match map.epoch.cmp(&self.map.epoch) {
-            Ordering::Less => now < self.believed_at + REMEMBERED,
+            Ordering::Less => self.believed_at.is_some_and(|at| now < at + REMEMBERED),
             Ordering::Equal => self.map != *map && propagates(),
             Ordering::Greater => false,
         }
@@ -87,9 +115,9 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         if self.is_newer_than(map, now) {
             return true;
         }
-        let is_known = self.map == *map;
+        let is_known = self.has_map() && self.map == *map;
         if is_known {
-            self.believed_at = now;
+            self.believed_at = Some(now);
         }
         is_known
     }
@@ -120,25 +148,71 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         all.filter_map(|(at, node)| Some((at, node.as_ref().err()?)))
     }
 
-    /// Returns the unreachable primaries that have slots.
-    pub(super) fn unreachable_primaries(&self) -> Vec<UnreachablePrimary> {
-        let all = self.map.masters().iter().zip(&self.nodes).enumerate();
+    /// Returns every primary that can be dialled.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<Node<T>>> {
+        self.nodes.iter().flatten()
+    }
+
+    /// Returns why requests about `slot` reach no node.
+    pub(super) fn failure(&self, slot: u16) -> Failure {
+        match self.owner(slot) {
+            Some(Ok(node)) => node.commands.failure(),
+            Some(Err(why)) => Failure::unreachable(why.clone()),
+            None if self.has_map() => Failure::unreachable(format!(
+                "no node of the cluster serves slot {slot}, to which this name belongs"
+            )),
+            None => Failure::unreachable(
+                self.obstacle.clone().unwrap_or_else(|| "still connecting to the cluster".into()),
+            ),
+        }
+    }
+
+    /// Returns why requests about `slot` reach no node, unless one is connected or the first search
+    /// for the cluster still runs.
+    pub(super) fn unavailability(&self, slot: u16) -> Option<Failure> {
+        let is_sought = !self.has_map() && self.obstacle.is_none();
+        let may_work = match self.owner(slot) {
+            // If the node rejected the login, `failure` returns the rejection, and not that the
+            // node is unreachable.
+            Some(Ok(node)) => node.commands.state.connect_failure().is_none(),
+            _ => is_sought,
+        };
+        (!may_work).then(|| self.failure(slot))
+    }
+
+    /// Returns each unreachable primary that has slots: its address, its slots, and the reason.
+    fn unreachable(&self) -> impl Iterator<Item = (String, String, String)> {
         let why = |node: &Found<T>| match node {
             Err(why) => Some(why.clone()),
             Ok(node) if node.commands.is_up() => None,
             Ok(node) => Some(node.commands.failure().obstacle()),
         };
-        let unreachable_primaries = all.filter_map(|(index, (at, node))| {
-            let why = why(node)?;
-            Some(UnreachablePrimary {
-                server: address_shown(at),
-                slots: self.map.slots_of(index),
-                why,
-            })
-        });
-        unreachable_primaries
-            .filter(|unreachable_primaries| !unreachable_primaries.slots.is_empty())
-            .collect()
+        let all = self.map.masters().iter().zip(&self.nodes).enumerate();
+        all.filter_map(move |(index, (at, node))| {
+            let (why, slots) = (why(node)?, self.map.slots_of(index));
+            (!slots.is_empty()).then(|| (address_shown(at), slots, why))
+        })
+    }
+
+    /// Returns a finding for each unreachable primary that has slots.
+    pub(super) fn unreachable_primaries(&self) -> Vec<Finding> {
+        let finding = |(server, slots, why): (String, _, _)| {
+            Finding::at(&server, Hazard::NodeUnreachable { slots, why })
+        };
+        self.unreachable().map(finding).collect()
+    }
+
+    /// Returns a finding with the first range of slots that no node has.
+    pub(super) fn gap(&self) -> Option<Finding> {
+        let slots = slots_in_words(self.map.gap()?);
+        Some(Finding::at("the cluster", Hazard::SlotsWithoutNode { slots }))
+    }
+
+    /// Explains why nodes may report that the cluster is down.
+    pub(super) fn why_down(&self) -> String {
+        let gap = self.map.gap().map(slots_in_words);
+        let lost: Vec<_> = self.unreachable().map(|(_, slots, _)| slots).chain(gap).collect();
+        why_down(&lost)
     }
 
     /// Returns the addresses of the unreachable primaries.
@@ -178,14 +252,15 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         Some(Arc::clone(node))
     }
 
-    /// Adds a node that has no slot yet.
+    /// Adds and returns a node that has no slot yet.
     pub(super) fn add_slotless(
         &mut self,
         at: &HostPort,
-        slotless_node: &Arc<Node<T>>,
+        node: Arc<Node<T>>,
         now: Instant,
-    ) {
-        self.slotless.insert(at.clone(), (Arc::clone(slotless_node), now));
+    ) -> Arc<Node<T>> {
+        self.slotless.insert(at.clone(), (Arc::clone(&node), now));
+        node
     }
 
     /// Notes that `slot` is at `at`. The node at `at` becomes a primary, and is made if it is
@@ -226,7 +301,9 @@ mod tests {
     }
 
     fn snapshot(map: SlotMap, now: Instant) -> TopologySnapshot<Unwanted> {
-        TopologySnapshot::drawn(None, map, Vec::<Result<(), _>>::new(), |()| unreachable!(), now).0
+        let mut snapshot = TopologySnapshot::default();
+        snapshot.adopt(map, Vec::<Result<(), _>>::new(), |()| unreachable!(), now);
+        snapshot
     }
 
     #[test]
@@ -244,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_slot_outranks_an_older_topology_for_one_second() {
+    fn moved_reply_overrides_an_equally_old_topology_for_a_second() {
         let now = Instant::now();
         let mut snapshot = snapshot(map_of(7, 1), now);
         let (old, there) = (map_of(7, 1), HostPort { host: "10.0.0.1".into(), port: 2 });

@@ -190,7 +190,7 @@ pub(super) fn log_detected(Finding { server, hazard }: &Finding) {
     let remedy = hazard.remedy();
     match hazard {
         Hazard::ChecksDenied { .. } => tracing::debug!(target: "leasehold",
-            server, %hazard, remedy, "server checks denied"),
+            server, %hazard, remedy, "server checks denied by the ACL"),
         _ => {
             tracing::warn!(target: "leasehold", server, %hazard, remedy, "deployment hazard detected");
         }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn hazard_is_new_again_after_its_end() {
+    fn hazard_is_reported_again_when_it_returns() {
         let mut active = ActiveHazards::default();
         let mut changes = |hazards: &[Hazard]| replace(&mut active, "one", hazards, false);
         assert_eq!(changes(&[Hazard::UnprotectedPrimary]), [1, 0]);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_hazard_is_not_over() {
+    fn hazard_stays_raised_while_it_cannot_be_checked() {
         let unseen = || Hazard::ChecksDenied { command: "INFO".into() };
         let quorum = || Hazard::NoQuorum { usable: 1, needed: 2 };
         for (before, blind) in [
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn first_finding_of_a_kind_is_logged() {
+    fn only_the_first_hazard_of_a_kind_is_logged() {
         let behind = |replica: &str| Hazard::ReplicaBehind {
             replica: replica.into(),
             silent: std::time::Duration::ZERO,
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn no_replica_stays_raised_when_locks_require_replicas() {
+    fn no_replica_hazard_stays_raised_with_fewer_replicas_hazard() {
         let warnings = Warnings::default();
         let about = About { server: "one".into(), replicas: Some(0), ..About::default() };
         let found = || -> Vec<_> {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn forgotten_source_has_no_hazards_and_no_logs() {
+    fn removed_node_has_no_hazards_and_logs_no_resolution() {
         let mut active = ActiveHazards::default();
         replace(&mut active, "one", &[Hazard::UnprotectedPrimary], true);
         active.forget("one");

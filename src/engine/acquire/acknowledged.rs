@@ -69,9 +69,9 @@ impl Engine {
         };
         match due {
             Some(times) => tracing::warn!(target: "leasehold", %lock, %owner, %error, times,
-                "grant released: too few replicas acknowledged it"),
+                "acquisition undone: too few replicas sent an acknowledgement in time"),
             None => tracing::debug!(target: "leasehold", %lock, %owner, %error,
-                "grant released: too few replicas acknowledged it"),
+                "acquisition undone: too few replicas sent an acknowledgement in time"),
         }
     }
 
@@ -101,8 +101,10 @@ impl Engine {
 /// Adds to an `Unavailable` error that the grant was released.
 fn not_requested(mut error: Error) -> Error {
     if let Error::Unavailable { reason, .. } = &mut error {
-        *reason =
-            format!("the grant was released, because its replicas could not be counted: {reason}");
+        *reason = format!(
+            "the acquisition was undone, because the server did not report how many replicas \
+             acknowledged it: {reason}"
+        );
     }
     error
 }
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unacknowledged_grant_is_released_and_leaves_nothing() {
+    async fn unacknowledged_grant_is_released_and_leaves_no_state() {
         let (store, client, lock) = door(1);
         let refused = lock.acquire().await;
         let notified = |got, wanted| (got, wanted) == (1, 2);
@@ -188,7 +190,7 @@ mod tests {
     /// Once, acknowledgements at the old server still counted after a failover, although no replica
     /// of the new server had the grant.
     #[tokio::test(start_paused = true)]
-    async fn handed_over_grant_is_counted_again_at_a_new_server() {
+    async fn handed_over_grant_needs_replicas_of_the_new_server() {
         let memory = MemoryStore::new();
         memory.set_replicas(2);
         let engine = Engine::on(&memory, "one");

@@ -200,7 +200,7 @@ impl<'a> Attempt<'a> {
         }
         if let Some(times) = engine.cannot_ask.once_more(engine.core.clock.now()) {
             tracing::warn!(target: "leasehold", %failure, times,
-                "acquisition request failed, retrying");
+                "acquisition request failed: retrying");
         }
         self.is_to_ask_again();
         let pause = self.waiting.unhurried(backoff.next(BACKOFF));
@@ -280,7 +280,12 @@ impl<'a> Attempt<'a> {
     /// already ended, the grant counts as a missing reply.
     fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Asked {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
-        let too_late = || format!("granted after its lease of {:?} had ended", self.claim.ttl);
+        let too_late = || {
+            format!(
+                "the reply arrived after the granted lease of {:?} had ended; use a longer ttl",
+                self.claim.ttl
+            )
+        };
         let verdict = match verdict {
             Ok(Verdict::Granted { .. }) if now >= lease.ends() => {
                 Err(Failure::unanswered(too_late()))
@@ -340,7 +345,7 @@ impl<'a> Attempt<'a> {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
         let grant = self.slot.as_ref()?.offered()?.take(now)?;
         tracing::debug!(target: "leasehold", lock = %self.claim.name(), owner = %grant.claim.owner,
-            "lock granted by hand-off");
+            "lock granted: handed over by another task of this client");
         Some(engine.enter(self.request, grant, self.slot.take(), now, true))
     }
 

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_waiter_that_can_be_notified_queues() {
+    fn only_a_waiter_with_its_own_notifications_queues() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         waiting.in_vain(now, false);
         for level in [SubscriptionLevel::Nothing, SubscriptionLevel::Releases] {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn late_waiter_of_many_names_asks_less_often() {
+    fn waiter_asks_less_often_if_replies_are_late_for_many_names() {
         let now = Instant::now();
         let (late, longest) = (LONGEST_LATE_WAIT / LATE_ANSWERS, LONGEST_LATE_WAIT);
         let waits = |names: u32, took: Duration, level: SubscriptionLevel| {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn long_waiter_is_named_and_must_withdraw() {
+    fn long_waiter_sends_its_waiting_time_and_must_withdraw_it() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         assert_eq!(waiting.waited(now), None);
         waiting.in_vain(now, false);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_line_counts_without_a_rejection() {
+    fn waiting_time_includes_the_time_in_the_local_line() {
         let now = Instant::now();
         let mut waiting = Waiting::since_when(Some(now));
         let later = now + LONG_WAIT_AFTER;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn waiter_rests_after_many_notifications_in_vain() {
+    fn waiter_pauses_after_many_unsuccessful_notifications() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         for _ in 0..VAIN_QUESTIONS {
             assert_eq!(waiting.pause_despite_notification(), None);

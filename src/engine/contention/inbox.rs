@@ -109,7 +109,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3);
 
     #[tokio::test(start_paused = true)]
-    async fn early_notification_ends_the_wait_at_once() {
+    async fn notification_before_the_wait_ends_the_wait_at_once() {
         let inbox = Inbox::default();
         inbox.freed(false);
         let limit = Instant::now() + LONG;

@@ -123,7 +123,7 @@ impl NameRegistry {
     }
 
     /// Wakes all waiters so that one of them restarts the background task, which has ended.
-    pub(crate) fn wake_all_waiters(&self) {
+    pub(super) fn wake_all_waiters(&self) {
         let mut entries = self.entries.lock();
         let all_waits = entries.of.values_mut().filter_map(|entry| entry.wait_state.as_mut());
         all_waits.for_each(|wait_state| wait_state.waiting.clear());
@@ -181,7 +181,7 @@ impl NameRegistry {
     }
 
     /// Returns the current hold of `object`, if it may no longer be shared and will end soon.
-    pub(crate) fn about_to_leave(&self, object: &Object) -> Option<Arc<Hold>> {
+    pub(super) fn about_to_leave(&self, object: &Object) -> Option<Arc<Hold>> {
         let held = self.entries.lock().held(object)?;
         held.is_about_to_leave(self.core.clock.now()).then_some(held)
     }
@@ -189,7 +189,7 @@ impl NameRegistry {
     /// Notes the holder of `object`, from the reply to the request that was sent at `asked_at`. If
     /// this client relied on a hold of `object` before that request, but the reply names another
     /// holder, the hold is over.
-    pub(crate) fn note_holder(&self, object: &Object, holder: Option<&Holder>, asked_at: Instant) {
+    pub(super) fn note_holder(&self, object: &Object, holder: Option<&Holder>, asked_at: Instant) {
         let held = {
             let mut entries = self.entries.lock();
             let Some(entry) = entries.of.get_mut(object) else { return };
@@ -210,7 +210,7 @@ impl NameRegistry {
 
     /// Notes that the store reported the loss of the grant of `asked`. Neither `asked` nor the hold
     /// that has the grant now may rely on it.
-    pub(crate) fn disown(&self, asked: &Hold) {
+    pub(super) fn disown(&self, asked: &Hold) {
         self.lost(asked);
         let held = {
             let mut entries = self.entries.lock();
@@ -257,7 +257,7 @@ impl NameRegistry {
 
     /// Passes the grant of `hold` to the next waiter of this process, if this waiter can use it and
     /// the local budget is not spent. Returns whether it did.
-    pub(crate) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
+    pub(super) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !hold.object().traits().is_exclusive() {
             return self.offer(hold, now);
         }
@@ -324,7 +324,7 @@ impl NameRegistry {
 
     /// Returns the owner that holds `object` in another client, unless a task has read its client
     /// info lately. Notes that the caller reads the client info at `now`.
-    pub(crate) fn holder_to_ask_about(&self, object: &Object, now: Instant) -> Option<Owner> {
+    pub(super) fn holder_to_ask_about(&self, object: &Object, now: Instant) -> Option<Owner> {
         let mut entries = self.entries.lock();
         let wait_state = entries.of.get_mut(object)?.wait_state.as_mut()?;
         let (holder, _) = wait_state.seen.as_ref()?;
@@ -340,7 +340,7 @@ impl NameRegistry {
     }
 
     /// Notes the client info of `owner`, a holder of `object`.
-    pub(crate) fn note_client(&self, object: &Object, owner: &Owner, info: Option<ClientInfo>) {
+    pub(super) fn note_client(&self, object: &Object, owner: &Owner, info: Option<ClientInfo>) {
         let mut entries = self.entries.lock();
         let wait_state = entries.of.get_mut(object).and_then(|entry| entry.wait_state.as_mut());
         let client = wait_state.and_then(|wait_state| wait_state.client.as_mut());
@@ -358,7 +358,7 @@ impl NameRegistry {
 
     /// Returns the hold that this client has on the other side of a read-write lock. That hold
     /// blocks the client itself.
-    pub(crate) fn own_blocking_hold(&self, object: &Object, now: Instant) -> Option<Holder> {
+    pub(super) fn own_blocking_hold(&self, object: &Object, now: Instant) -> Option<Holder> {
         let other_side = object.other_side()?;
         let held = self.entries.lock().of.get(&other_side)?.held.upgrade();
         held?.as_holder(now)
@@ -380,12 +380,12 @@ impl NameRegistry {
     }
 
     /// If this client wants `object` again before `until`, makes it wait until then.
-    pub(crate) fn hold_back(&self, object: &Object, until: Instant) {
+    pub(super) fn hold_back(&self, object: &Object, until: Instant) {
         self.entries.lock().left_alone = Some((object.clone(), until));
     }
 
     /// Whether a task of this client waits for `object` or its other side.
-    pub(crate) fn is_waited_for(&self, object: &Object) -> bool {
+    pub(super) fn is_waited_for(&self, object: &Object) -> bool {
         let (entries, other_side) = (self.entries.lock(), object.other_side());
         let in_line = |entry: &Entry| entry.next_wants().is_some();
         let waited_for =
@@ -395,7 +395,7 @@ impl NameRegistry {
     }
 
     /// Whether other clients wait for `object`, according to recent releases.
-    pub(crate) fn is_contended(&self, object: &Object) -> bool {
+    pub(super) fn is_contended(&self, object: &Object) -> bool {
         let entries = self.entries.lock();
         entries.of.get(object).is_some_and(|entry| entry.is_contended(&self.core.clock))
     }
@@ -452,7 +452,7 @@ impl NameRegistry {
 
     /// Takes request slots from tasks that are not polled, and removes names that no task has
     /// wanted for a while. Returns when to check again.
-    pub(crate) fn check_due_names(&self) -> Option<Instant> {
+    pub(super) fn check_due_names(&self) -> Option<Instant> {
         let mut entries = self.entries.lock();
         entries.agenda.first()?;
         let ended = entries.check_due(self.core.clock.now(), &self.core);
@@ -470,7 +470,7 @@ impl NameRegistry {
     }
 
     #[cfg(test)]
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.entries.lock().of.is_empty()
     }
 }

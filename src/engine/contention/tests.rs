@@ -104,7 +104,7 @@ fn take_over(engine: &Engine, mut slot: RequestSlot) -> Option<Arc<Hold>> {
 /// The background task may end after a task has checked that it runs, and before this task joins
 /// the line.
 #[tokio::test]
-async fn waiter_in_line_starts_the_background_task() {
+async fn waiter_that_joins_the_line_starts_the_background_task() {
     let (engine, contention, name) = door();
     let _hold = hold(&engine, &name).await;
     let revived = std::cell::Cell::new(0);
@@ -124,7 +124,7 @@ async fn waiter_in_line_starts_the_background_task() {
 
 /// Once, the client did not notice a forced release of such a hold until the next renewal.
 #[tokio::test]
-async fn hold_without_a_slot_is_seen_behind_a_woken_waiter() {
+async fn grant_of_a_try_is_known_while_a_woken_waiter_has_the_slot() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let _waits = in_line(&contention, &name);
@@ -134,7 +134,7 @@ async fn hold_without_a_slot_is_seen_behind_a_woken_waiter() {
 }
 
 #[tokio::test]
-async fn waiters_get_the_slot_in_order() {
+async fn waiters_get_the_request_slot_in_order() {
     let (_engine, contention, name) = door();
     let slot = contention.line(&name, PLAIN, true, || true).await;
     let (mut first, mut second) = (in_line(&contention, &name), in_line(&contention, &name));
@@ -161,7 +161,7 @@ async fn leaving_waiter_passes_on_its_request_slot() {
 }
 
 #[tokio::test]
-async fn waiter_returns_shut_down_after_shutdown() {
+async fn waiter_gets_no_slot_and_no_grant_after_shutdown() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     let (called, waiting) = (in_line(&contention, &name), in_line(&contention, &name));
@@ -185,7 +185,7 @@ async fn different_names_do_not_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn hand_off_passes_grant_and_slot_together() {
+async fn hand_off_passes_the_grant_and_the_request_slot() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);
@@ -228,7 +228,7 @@ async fn grant_that_ended_in_a_hand_off_is_released() {
 
 /// Once, a waiting future that was polled only one time blocked every process for a whole *ttl*.
 #[tokio::test(start_paused = true)]
-async fn untaken_grant_goes_to_the_next_then_to_the_store() {
+async fn unused_hand_off_grant_goes_to_the_next_task_then_to_store() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let (mut sleeps, mut takes) = (in_line(&contention, &name), in_line(&contention, &name));
@@ -259,7 +259,7 @@ async fn untaken_grant_goes_to_the_next_then_to_the_store() {
 
 /// Once, a waiter that was notified and never ran blocked all waiters behind it.
 #[tokio::test(start_paused = true)]
-async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
+async fn next_waiter_is_woken_instead_of_an_unpolled_waiter() {
     let (_engine, contention, name) = door();
     let slot = contention.line(&name, PLAIN, true, || true).await;
     let _sleeps = in_line(&contention, &name);
@@ -277,7 +277,7 @@ async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
 
 /// Once, two tasks had the same ticket, and each removed the other from the line.
 #[tokio::test(start_paused = true)]
-async fn sleeping_waiter_takes_no_slot_when_its_name_is_removed() {
+async fn unpolled_waiter_gets_no_old_slot_after_its_name_is_removed() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let mut sleeps = in_line(&contention, &name);
@@ -302,7 +302,7 @@ async fn sleeping_waiter_takes_no_slot_when_its_name_is_removed() {
 /// The store reports the loss while the grant is between two holds. Once, no task was notified of
 /// it.
 #[tokio::test]
-async fn lost_grant_is_used_by_no_task() {
+async fn grant_lost_during_a_hand_off_is_used_by_no_task() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);
@@ -324,7 +324,7 @@ async fn lost_grant_is_used_by_no_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_lock_is_not_trusted_during_its_hand_off() {
+async fn task_gets_no_lock_that_was_lost_during_its_hand_off() {
     // given a hand-off grant for a sleeping task
     let store = MemoryStore::new();
     let lock = Client::of(Engine::on(&store, "one"))
@@ -348,7 +348,7 @@ async fn lost_lock_is_not_trusted_during_its_hand_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejection_of_an_ended_hold_wakes_the_next_waiter() {
+async fn reported_loss_of_an_expired_hold_wakes_the_next_waiter() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);
@@ -360,7 +360,7 @@ async fn rejection_of_an_ended_hold_wakes_the_next_waiter() {
 }
 
 #[tokio::test]
-async fn hold_is_lost_when_another_owner_is_seen() {
+async fn hold_is_lost_when_a_later_reply_names_another_owner() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     let holder = |owner: &Owner| Holder::new(owner.clone(), 1, None);
@@ -373,7 +373,7 @@ async fn hold_is_lost_when_another_owner_is_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lock_stays_contended_for_a_while_after_a_release() {
+async fn lock_stays_contended_for_a_while_after_waiters_were_found() {
     let (_engine, contention, door) = door();
     contention.note(&door, RemoteWaiters::Nobody);
     assert!(!contention.is_contended(&door));
@@ -404,7 +404,7 @@ async fn lock_stays_contended_for_a_while_after_a_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn task_after_hand_over_lets_others_ask_first() {
+async fn returning_task_waits_until_other_clients_have_asked() {
     let engine = client();
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
     let window = Duration::from_millis(4);
@@ -426,7 +426,7 @@ async fn task_after_hand_over_lets_others_ask_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn queue_head_acquires_after_each_yield_window() {
+async fn client_waits_two_yield_windows_to_let_the_queue_head_acquire() {
     let (_engine, contention, door) = door();
     let window = Duration::from_millis(4);
     for _ in 0..2 {
@@ -440,7 +440,7 @@ async fn queue_head_acquires_after_each_yield_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_that_finds_waiters_is_remembered() {
+async fn release_that_finds_remote_waiters_marks_the_name_contended() {
     let store = MemoryStore::new();
     let [one, other] = ["one", "other"].map(|client| Engine::on(&store, client));
     let lock = |engine| Client::of(Arc::clone(engine)).lock("door").unwrap();

@@ -99,7 +99,7 @@ async fn complete(
 async fn long_unused(core: &Core) -> Failure {
     drop(core.used.acquire().await);
     sleep(LATEST).await;
-    Failure::unanswered("the client was dropped before the store replied")
+    Failure::unanswered("the client was dropped before Redis replied")
 }
 
 /// Retries a release of permits without a lease for as long as the client is in use.
@@ -220,7 +220,7 @@ mod tests {
 
     /// A hold without a lease only ends by its release.
     #[tokio::test(start_paused = true)]
-    async fn rejected_permit_release_succeeds_when_allowed_again() {
+    async fn rejected_permit_release_is_retried_until_the_store_allows_it() {
         for refusal in REFUSALS {
             let (store, client, guard) = three().await;
             store.fail(refusal);
@@ -318,7 +318,7 @@ mod tests {
 
     /// Once, the name of such a hold stayed known for ever, and the next waiter waited for its end.
     #[tokio::test(start_paused = true)]
-    async fn background_release_of_an_endless_reader_leaves_nothing() {
+    async fn dropped_reader_with_a_century_lease_leaves_no_state() {
         let (_memory, engine, client) = one();
         let read = client.read_write_lock("prices").unwrap().read().ttl(CENTURY);
         drop(read.acquire().await.unwrap());
@@ -340,7 +340,7 @@ mod tests {
     /// Once, every release whose guard was dropped in an outage was executed twice, because it
     /// counted as sent when its first request was sent.
     #[tokio::test(start_paused = true)]
-    async fn request_is_repeated_at_the_new_server_but_no_later_one() {
+    async fn release_sent_before_a_failover_is_repeated_once_afterwards() {
         for (asked_before, repeated) in [(true, 1), (false, 0)] {
             assert_eq!(repeated_after_a_move(asked_before).await, repeated, "{asked_before}");
         }
@@ -381,7 +381,7 @@ mod tests {
     /// Once, the client sent the number of shares of a released hold until a lease of a day would
     /// have ended.
     #[tokio::test(start_paused = true)]
-    async fn released_count_is_not_sent_again() {
+    async fn hold_count_is_not_sent_again_after_the_release() {
         const LOADING: &str = "LOADING Redis is loading the dataset in memory";
         for (refusal, lease) in [(REFUSALS[1], 86_400), (LOADING, 30)] {
             let (memory, engine, client) = one();
@@ -403,7 +403,7 @@ mod tests {
 
     /// Once, the client sent a number of shares for each failed reentry, all at the same time.
     #[tokio::test(start_paused = true)]
-    async fn repeated_failed_reentry_sends_one_count() {
+    async fn hundred_failed_reentries_queue_one_hold_count() {
         let (memory, engine, client) = one();
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
         memory.fail(REFUSALS[1]);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn request_executed_after_a_later_grant_is_withdrawn() {
+    async fn request_that_is_executed_after_its_retry_is_withdrawn() {
         // given a grant by the second request, while the first one is still in flight
         let (_memory, engine, _client) = one();
         let store = Arc::clone(&engine.core.store);

@@ -122,7 +122,8 @@ impl Engine {
             return false;
         }
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
-            held = ?hold.held_for(now), "lock released by hand-off");
+            held = ?hold.held_for(now), "lock released: handed over to another task of this \
+                                         client");
         self.core.counters.handed_over(&hold.grant.claim);
         true
     }
@@ -357,13 +358,13 @@ mod tests {
             "{release:?}"
         );
         let error = release.into_result().unwrap_err();
-        assert!(error.to_string().contains("it may have been lost"), "{error}");
+        assert!(error.to_string().contains("the hold may have been lost"), "{error}");
         assert!(!error.is_transient());
         let stats = client.stats();
         assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
     }
 
-    /// Once, the result was `Completed`, although the hold may have been lost during the work.
+    /// Formerly the result was `Completed`, although the hold may have been lost during the work.
     #[tokio::test(start_paused = true)]
     async fn run_reports_a_loss_when_another_server_rejects_the_release() {
         // given work under a lock

@@ -73,12 +73,12 @@ impl Watchdog {
     }
 
     /// Checks the grant with this number in the store, unless a check has just been sent.
-    pub(crate) fn ask_about(&self, id: u64) {
+    pub(super) fn ask_about(&self, id: u64) {
         self.replan(|schedule| schedule.ask_about(id, self.core.clock.now()));
     }
 
     /// Checks every grant in the store, all at once.
-    pub(crate) fn ask_about_all(&self) {
+    pub(super) fn ask_about_all(&self) {
         self.replan(|schedule| schedule.ask_about_all(self.core.clock.now()));
     }
 
@@ -95,7 +95,7 @@ impl Watchdog {
     }
 
     /// Stops renewing the grant with this number.
-    pub(crate) fn unwatch(&self, id: u64) {
+    pub(super) fn unwatch(&self, id: u64) {
         self.plan.lock().schedule.unwatch(id);
     }
 
@@ -243,7 +243,7 @@ mod tests {
     /// Once, tokio's budget limited how many replies the task processed in one poll. So holds that
     /// the store had renewed were lost.
     #[tokio::test(start_paused = true)]
-    async fn all_received_replies_are_processed_at_once() {
+    async fn watchdog_processes_all_received_replies_at_once() {
         // Each hold has as many leases as one request renews.
         let (number, memory) = (1_000, MemoryStore::new());
         let client = Client::with_store(&memory);

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn renewal_counts_from_when_it_was_sent() {
+    fn renewed_lease_starts_when_the_request_was_sent() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.renewed_at(1_000);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn unchecked_endless_hold_is_checked_again_soon() {
+    fn century_lease_is_checked_again_soon_after_a_failed_check() {
         let mut t = Setup::new();
         let hold = t.add_for(CENTURY, 0, Terms { renewed: false, ..RENEWED });
         t.schedule.ask_about_all(t.at(1_000));
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn unwatched_hold_is_not_renewed() {
+    fn hold_removed_from_the_watchdog_is_not_renewed() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.schedule.unwatch(hold.grant.id);
@@ -469,7 +469,7 @@ mod tests {
     /// Found by seed 41061934094770: a release was given up while the store still had the hold,
     /// because of a renewal whose reply was lost.
     #[test]
-    fn unanswered_renewal_may_have_been_executed() {
+    fn unanswered_renewal_moves_the_assumed_lease_end_in_the_store() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         assert_eq!(hold.store_ends(), t.at(TTL));
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn handed_off_grant_is_renewed_as_one() {
+    fn handed_off_grant_is_renewed_once_for_both_holds() {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let second = t.pass_on(&first, 100).unwrap();
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn late_reply_is_not_used_for_a_later_request() {
+    fn late_reply_to_an_earlier_renewal_starts_no_lease() {
         // given a renewal that was sent, forgotten, and sent again
         let mut t = Setup::new();
         let hold = t.add_at(0);
@@ -560,7 +560,7 @@ mod tests {
 
     /// Once, the client gave up a failed release while the store still had the lock.
     #[test]
-    fn renewal_of_the_previous_hold_extends_the_next() {
+    fn renewal_sent_before_a_hand_off_extends_the_next_hold() {
         // given a grant that is handed off, while the previous hold sends a renewal
         let mut t = Setup::new();
         let first = t.add_at(0);
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn hold_in_doubt_is_checked() {
+    fn hold_in_doubt_is_renewed_at_once() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         let now = t.at(40);
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn lag_is_the_delay_of_a_due_renewal() {
+    fn renewal_lag_is_the_delay_after_the_due_time() {
         let mut t = Setup::new();
         t.add_at(0);
         let now = t.at(1_700);

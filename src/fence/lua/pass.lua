@@ -28,7 +28,7 @@ end
 
 local newest = redis.call('GET', fence)
 if newest and not is_token(newest) then
-    return redis.error_reply('ERR the fence holds no token: ' .. fence)
+    return redis.error_reply('ERR the value of the fence key is not a token: ' .. fence)
 end
 if newest and is_older(token, newest) then
     return {newest, false}

@@ -7,8 +7,8 @@ pub(super) async fn all(t: &Bench) {
     barrier_opens_for_the_last_member_and_all_before_it(t).await;
     repeated_arrival_counts_once(t).await;
     member_that_leaves_does_not_count(t).await;
-    silent_member_does_not_count(t).await;
-    opening_is_announced(t).await;
+    member_with_an_expired_lease_does_not_count(t).await;
+    opening_of_a_barrier_is_announced(t).await;
     members_are_inside_until_they_leave(t).await;
     next_generation_enters_when_all_have_left(t).await;
     member_inside_is_renewed_until_its_lease_ends(t).await;
@@ -90,7 +90,7 @@ async fn member_that_leaves_does_not_count(t: &Bench) {
     t.leaves(&one).await;
 }
 
-async fn silent_member_does_not_count(t: &Bench) {
+async fn member_with_an_expired_lease_does_not_count(t: &Bench) {
     let short = Duration::from_millis(60);
     let dead = Claim { ttl: short, ..t.member("b-dead") };
     let [one, other] = [(); 2].map(|()| t.member("b-dead"));
@@ -104,7 +104,7 @@ async fn silent_member_does_not_count(t: &Bench) {
     assert_eq!(t.arrive(&dead, 3).await, Ok((1, 2)), "it lives again");
 }
 
-async fn opening_is_announced(t: &Bench) {
+async fn opening_of_a_barrier_is_announced(t: &Bench) {
     let [one, other] = [(); 2].map(|()| t.member("b-announced"));
     let level = Event::Subscribed(one.object.clone(), SubscriptionLevel::Releases);
     t.other.listen(&one.object);

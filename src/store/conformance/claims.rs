@@ -23,7 +23,7 @@ pub(super) async fn all(bench: &Bench) {
     elements_are_claimed_in_order(bench).await;
     repeated_request_gets_the_same_element(bench).await;
     repeated_push_appends_once(bench).await;
-    done_element_is_gone_and_repetition_agrees(bench).await;
+    done_element_is_removed_and_a_repeated_done_agrees(bench).await;
     expired_claims_go_back_in_order(bench).await;
     renewed_claim_lasts(bench).await;
     late_element_of_a_done_claim_goes_back(bench).await;
@@ -108,7 +108,7 @@ async fn repeated_push_appends_once(t: &Bench) {
     assert_eq!(counts(t, &claim).await, (2, 0));
 }
 
-async fn done_element_is_gone_and_repetition_agrees(t: &Bench) {
+async fn done_element_is_removed_and_a_repeated_done_agrees(t: &Bench) {
     let [claim, never] = [(); 2].map(|()| wants(t, "q-done", LONG));
     push(t, &claim, &["a"]).await;
     let (taken_at, _) = take(t, &claim).await;

@@ -7,7 +7,7 @@ pub(super) async fn all(t: &Bench) {
     leader_is_known_by_its_record(t).await;
     record_of_a_former_leader_is_ignored(t).await;
     renewal_keeps_the_record(t).await;
-    record_announces_itself_to_observers(t).await;
+    observers_are_notified_of_a_new_leader_record(t).await;
 }
 
 impl Bench {
@@ -108,7 +108,7 @@ async fn renewal_keeps_the_record(t: &Bench) {
     }
 }
 
-async fn record_announces_itself_to_observers(t: &Bench) {
+async fn observers_are_notified_of_a_new_leader_record(t: &Bench) {
     let claim = t.candidate("e-observed", TTL);
     t.other.listen(&claim.object);
     t.received(&listening(&claim), 1).await;

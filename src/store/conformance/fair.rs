@@ -9,10 +9,10 @@ pub(super) async fn all(t: &Bench) {
     release_notifies_only_the_head_of_the_queue(t).await;
     withdrawn_head_passes_its_notification_on(t).await;
     withdrawn_waiter_leaves_the_order_of_the_others(t).await;
-    try_never_queues_or_passes_a_waiter(t).await;
+    try_acquire_never_queues_or_overtakes_a_waiter(t).await;
     forced_release_notifies_the_head(t).await;
-    holder_of_a_fair_lock_is_one_of_a_lock(t).await;
-    plain_lock_excludes_and_barges(t).await;
+    holder_of_a_fair_lock_works_like_that_of_a_plain_lock(t).await;
+    plain_lock_of_a_fair_name_excludes_and_overtakes_waiters(t).await;
 }
 
 const WAITS: Option<Place> = Some(Place::Kept);
@@ -140,7 +140,7 @@ async fn withdrawn_waiter_leaves_the_order_of_the_others(t: &Bench) {
     t.take_turns([&first, &third, &second]).await;
 }
 
-async fn try_never_queues_or_passes_a_waiter(t: &Bench) {
+async fn try_acquire_never_queues_or_overtakes_a_waiter(t: &Bench) {
     let [held, waiter] = t.in_order("tried").await;
     let tries = t.fair("tried");
     let busy = t.one.acquire(&tries, None).await.unwrap();
@@ -164,7 +164,7 @@ async fn forced_release_notifies_the_head(t: &Bench) {
     t.other.unlisten(&waiter.object);
 }
 
-async fn holder_of_a_fair_lock_is_one_of_a_lock(t: &Bench) {
+async fn holder_of_a_fair_lock_works_like_that_of_a_plain_lock(t: &Bench) {
     let [held, waiter] = t.in_order("kept").await;
     assert_eq!(t.one.recount(&held, 2, None).await.unwrap(), Outcome::Renewed);
     assert_eq!(t.one.held_by(&held.object, &held.owner).await.unwrap(), 2);
@@ -183,7 +183,7 @@ async fn holder_of_a_fair_lock_is_one_of_a_lock(t: &Bench) {
     t.take_turns([&waiter]).await;
 }
 
-async fn plain_lock_excludes_and_barges(t: &Bench) {
+async fn plain_lock_of_a_fair_name_excludes_and_overtakes_waiters(t: &Bench) {
     let [held, waiter] = t.in_order("shared-name").await;
     let plain = t.claim("shared-name");
     assert!(matches!(t.one.acquire(&plain, None).await.unwrap(), Verdict::Busy(_)));

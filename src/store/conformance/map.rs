@@ -12,18 +12,18 @@ use crate::{
 };
 
 pub(super) async fn all(t: &Bench) {
-    change_returns_the_value_before(t).await;
+    map_change_returns_the_previous_value(t).await;
     repeated_change_of_a_map_counts_once(t).await;
     entry_ends_with_its_ttl_if_the_server_can(t).await;
-    unchanged_reply_is_not_kept(t).await;
+    change_without_an_effect_leaves_no_idempotency_key(t).await;
     sum_is_added_once_for_each_request(t).await;
     entries_are_read_together(t).await;
     long_values_are_not_returned(t).await;
     long_page_is_read_in_parts(t).await;
     removal_under_a_lock_needs_the_hold(t).await;
     repeated_change_of_a_set_counts_once(t).await;
-    elements_are_added_all_or_none(t).await;
-    popped_element_is_returned_again(t).await;
+    set_elements_are_added_all_or_none(t).await;
+    repeated_pop_returns_the_same_element(t).await;
 }
 
 /// The TTL of entries.
@@ -57,7 +57,7 @@ fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-async fn change_returns_the_value_before(t: &Bench) {
+async fn map_change_returns_the_previous_value(t: &Bench) {
     let name = t.data("map-before");
     for (change, reply) in [
         (Change::Replace(b"1"), Changed::No),
@@ -133,7 +133,7 @@ async fn entry_ends_with_its_ttl_if_the_server_can(t: &Bench) {
 }
 
 /// If the store kept the reply, each failed comparison would write a key.
-async fn unchanged_reply_is_not_kept(t: &Bench) {
+async fn change_without_an_effect_leaves_no_idempotency_key(t: &Bench) {
     let (name, receipt) = (t.data("map-unchanged"), t.identity.fresh_owner());
     assert_eq!(t.changes(&name, Change::RemoveIf(b"1"), &receipt).await, Changed::No);
     t.change(&name, Change::Insert(b"1")).await;
@@ -257,7 +257,7 @@ async fn repeated_change_of_a_set_counts_once(t: &Bench) {
     assert!(!t.elements(&name, set::Change::Remove, &["a"]).await);
 }
 
-async fn elements_are_added_all_or_none(t: &Bench) {
+async fn set_elements_are_added_all_or_none(t: &Bench) {
     let name = t.data("set-none");
     assert!(t.elements(&name, set::Change::Insert, &["a"]).await);
     assert!(!t.elements(&name, set::Change::InsertAllIfNone, &["b", "a"]).await);
@@ -273,7 +273,7 @@ async fn elements_are_added_all_or_none(t: &Bench) {
     }
 }
 
-async fn popped_element_is_returned_again(t: &Bench) {
+async fn repeated_pop_returns_the_same_element(t: &Bench) {
     let (name, receipt) = (t.data("set-pop"), t.identity.fresh_owner());
     t.elements(&name, set::Change::Insert, &["a"]).await;
     t.elements(&name, set::Change::Insert, &["b"]).await;

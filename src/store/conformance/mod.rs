@@ -199,7 +199,7 @@ pub(crate) async fn all(bench: &Bench) {
     names_that_differ_in_odd_characters_are_different_locks(bench).await;
     tokens_grow_with_each_grant_and_blocks_do_not_overlap(bench).await;
     token_counter_is_raised_and_never_lowered(bench).await;
-    kind_rejects_unsupported_requests(bench).await;
+    object_kind_rejects_unsupported_requests(bench).await;
     fair::all(bench).await;
     queue::all(bench).await;
     read_write::all(bench).await;
@@ -214,7 +214,7 @@ pub(crate) async fn all(bench: &Bench) {
     map::all(bench).await;
 }
 
-async fn kind_rejects_unsupported_requests(t: &Bench) {
+async fn object_kind_rejects_unsupported_requests(t: &Bench) {
     let of = |kind| Claim { object: t.object(kind, "unasked"), ..t.claim("unasked") };
     let [read, semaphore, latch] = [Kind::Read, Kind::Semaphore, Kind::Latch].map(of);
     let store = &t.one;

@@ -24,7 +24,7 @@ pub(super) async fn all(bench: &Bench) {
     permits_are_granted_while_enough_are_free(bench).await;
     repeated_request_gets_the_same_permits(bench).await;
     repeated_release_counts_once(bench).await;
-    rejected_request_learns_the_next_permit_expiry(bench).await;
+    rejected_permit_request_returns_the_next_permit_expiry(bench).await;
     expired_permits_are_free_for_any_client(bench).await;
     expired_permit_is_not_held_and_not_renewable(bench).await;
     renewal_renews_each_hold_as_a_whole(bench).await;
@@ -122,7 +122,7 @@ async fn repeated_release_counts_once(t: &Bench) {
     assert_eq!(counts(t, &object).await, (2, 0));
 }
 
-async fn rejected_request_learns_the_next_permit_expiry(t: &Bench) {
+async fn rejected_permit_request_returns_the_next_permit_expiry(t: &Bench) {
     set(t, "p-next", 2).await;
     let (long, short) = (wants(t, "p-next", 1, LONG), wants(t, "p-next", 1, LONG / 2));
     t.grant(&long).await;

@@ -16,6 +16,7 @@ pub(super) async fn all(t: &Bench) {
     reader_has_its_own_lease(t).await;
     lock_lasts_as_long_as_its_longest_lease(t).await;
     renewal_renews_only_current_holds(t).await;
+    renewal_shortens_the_lease_of_an_only_holder(t).await;
     writer_acquires_a_read_hold_and_keeps_it(t).await;
     writer_may_read_twice_as_separate_holds(t).await;
     read_under_a_write_hold_needs_the_write_hold(t).await;
@@ -26,7 +27,7 @@ pub(super) async fn all(t: &Bench) {
     yielding_readers_let_waiting_writers_first(t).await;
     readers_yield_only_to_earlier_writers(t).await;
     leaving_writer_lets_readers_acquire(t).await;
-    last_reader_and_writer_notify_at_release(t).await;
+    release_of_the_last_reader_or_a_writer_notifies_waiters(t).await;
     forced_release_affects_one_side(t).await;
     reader_continues_when_another_reader_is_revoked(t).await;
     writer_continues_when_its_other_hold_is_revoked(t).await;
@@ -151,6 +152,28 @@ async fn renewal_renews_only_current_holds(t: &Bench) {
     for claim in &claims {
         release(t, claim).await;
     }
+}
+
+async fn renewal_shortens_the_lease_of_an_only_holder(t: &Bench) {
+    const SHORT: Duration = Duration::from_millis(60);
+    let short = |claim: &Claim| Renewal { ttl: Some(SHORT), ..renewal(claim) };
+    for (held, name) in [(reader(t, "rw-cut"), "rw-cut"), (writer(t, "rw-cut-w"), "rw-cut-w")] {
+        assert!(is_granted(t, &held).await);
+        assert_eq!(t.one.renew(&[short(&held)]).await.unwrap(), [Outcome::Renewed]);
+        sleep(SHORT + Duration::from_millis(20)).await;
+        let next = writer(t, name);
+        assert!(is_granted(t, &next).await);
+        release(t, &next).await;
+    }
+    // The lease of another reader stays.
+    let [one, other, next] = [reader(t, "rw-cut"), reader(t, "rw-cut"), writer(t, "rw-cut")];
+    assert!(is_granted(t, &one).await && is_granted(t, &other).await);
+    assert_eq!(t.one.renew(&[short(&one)]).await.unwrap(), [Outcome::Renewed]);
+    sleep(SHORT + Duration::from_millis(20)).await;
+    assert!(!is_granted(t, &next).await);
+    release(t, &other).await;
+    assert!(is_granted(t, &next).await);
+    release(t, &next).await;
 }
 
 async fn writer_acquires_a_read_hold_and_keeps_it(t: &Bench) {
@@ -327,7 +350,7 @@ async fn leaving_writer_lets_readers_acquire(t: &Bench) {
     t.other.unlisten(&late.object);
 }
 
-async fn last_reader_and_writer_notify_at_release(t: &Bench) {
+async fn release_of_the_last_reader_or_a_writer_notifies_waiters(t: &Bench) {
     let [one, other] = [(); 2].map(|()| reader(t, "rw-notified"));
     let writes = writer(t, "rw-notified");
     t.other.listen(&writes.object);

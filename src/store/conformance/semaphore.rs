@@ -11,17 +11,17 @@ pub(super) async fn all(t: &Bench) {
     repeated_acquire_and_release_count_once(t).await;
     withdrawn_request_takes_no_permits(t).await;
     abandoned_permits_stay_acquired(t).await;
-    repeated_change_counts_once_by_its_key(t).await;
+    change_with_the_same_idempotency_key_counts_once(t).await;
     drain_removes_free_permits_and_no_negative_ones(t).await;
     lookup_returns_the_owners_of_permits(t).await;
     permits_of_a_deleted_semaphore_do_not_count_in_the_next(t).await;
     longest_waiter_gets_its_permits(t).await;
     leaving_longest_waiter_frees_its_permits_for_others(t).await;
     oversized_request_blocks_no_other_waiter(t).await;
-    ambiguous_longest_waiter_blocks_no_other_waiter(t).await;
+    longest_waiter_blocks_no_waiter_beyond_a_thousand_holders(t).await;
     leaving_longest_waiter_notifies_blocked_waiters(t).await;
-    leaving_waiter_may_ask_again(t).await;
-    permit_numbers_end_at_javas_int(t).await;
+    semaphore_waiter_that_left_may_ask_again(t).await;
+    number_of_permits_is_limited_to_the_int_range_of_java(t).await;
     subscriber_is_notified_of_free_permits(t).await;
 }
 
@@ -112,7 +112,7 @@ async fn abandoned_permits_stay_acquired(t: &Bench) {
     t.busy(&kept, None).await;
 }
 
-async fn repeated_change_counts_once_by_its_key(t: &Bench) {
+async fn change_with_the_same_idempotency_key_counts_once(t: &Bench) {
     let claim = t.permits("receipts", 1);
     let receipt = t.identity.fresh_owner();
     let twice = async |change: Change, receipt: &Owner| {
@@ -224,7 +224,7 @@ async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
 
 /// Two waiters want more permits than are ever free, because a holder keeps some. In half of the
 /// time, others can acquire. This test needs virtual time.
-pub(crate) async fn hopeless_waiter_blocks_others_for_one_turn_at_most(t: &Bench) {
+pub(crate) async fn waiter_for_too_many_permits_blocks_others_half_the_time(t: &Bench) {
     let few = t.semaphore("turns", 10).await;
     t.grant(&t.permits("turns", 2)).await;
     let (many, start) = ([9, 10].map(|units| t.permits("turns", units)), Instant::now());
@@ -251,7 +251,7 @@ pub(crate) async fn hopeless_waiter_blocks_others_for_one_turn_at_most(t: &Bench
 
 /// The store counts the permits of at most a thousand holders. With more, it cannot know whether a
 /// request can ever be granted.
-async fn ambiguous_longest_waiter_blocks_no_other_waiter(t: &Bench) {
+async fn longest_waiter_blocks_no_waiter_beyond_a_thousand_holders(t: &Bench) {
     let few = t.semaphore("crowded", 1_010).await;
     for _ in 0..1_001 {
         t.grant(&t.permits("crowded", 1)).await;
@@ -277,7 +277,7 @@ async fn leaving_longest_waiter_notifies_blocked_waiters(t: &Bench) {
 
 /// `ReleaseMode::Leave` states that no request is in flight, so the store need not reject later
 /// ones.
-async fn leaving_waiter_may_ask_again(t: &Bench) {
+async fn semaphore_waiter_that_left_may_ask_again(t: &Bench) {
     let few = t.semaphore("leaves", 2).await;
     t.grant(&t.permits("leaves", 1)).await;
     let many = t.permits("leaves", 2);
@@ -289,7 +289,7 @@ async fn leaving_waiter_may_ask_again(t: &Bench) {
     t.grant(&many).await;
 }
 
-async fn permit_numbers_end_at_javas_int(t: &Bench) {
+async fn number_of_permits_is_limited_to_the_int_range_of_java(t: &Bench) {
     const MOST: i64 = i32::MAX as i64;
     let claim = t.semaphore("most", 7).await;
     let add = async |permits| {

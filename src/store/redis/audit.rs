@@ -13,31 +13,24 @@ const MOST: i64 = 100;
 
 /// Appends `forced`, and removes the oldest entry if there are too many.
 pub(crate) async fn write(store: &RedisStore, forced: &ForcedRelease) -> Reply<()> {
-    let mut push = cmd("RPUSH");
-    push.arg(FORCED).arg(forced.text());
-    let length = call(store, &push).await?;
+    let length = call(store, cmd("RPUSH").arg(FORCED).arg(forced.text())).await?;
     if matches!(length, Value::Int(length) if length > MOST) {
-        let mut pop = cmd("LPOP");
-        pop.arg(FORCED);
-        call(store, &pop).await?;
+        call(store, cmd("LPOP").arg(FORCED)).await?;
     }
     Ok(())
 }
 
 /// Reads all entries, the last one first.
 pub(crate) async fn read(store: &RedisStore) -> Reply<Vec<ForcedRelease>> {
-    let mut range = cmd("LRANGE");
-    range.arg(FORCED).arg(-MOST).arg(-1);
-    let Value::Array(entries) = call(store, &range).await? else { return Ok(vec![]) };
+    let entries = call(store, cmd("LRANGE").arg(FORCED).arg(-MOST).arg(-1)).await?;
+    let Value::Array(entries) = entries else { return Ok(vec![]) };
     let entries = entries.iter().rev();
     Ok(entries.filter_map(|entry| ForcedRelease::read(&replies::into_text(entry))).collect())
 }
 
 async fn call(store: &RedisStore, command: &Cmd) -> Reply<Value> {
-    match store.topology.call(FORCED.as_bytes(), command).await? {
-        Value::ServerError(error) => Err(naming_the_key(replies::refusal(&error))),
-        reply => Ok(reply),
-    }
+    let reply = store.topology.call(FORCED.as_bytes(), command).await?;
+    replies::accepted(reply).map_err(naming_the_key)
 }
 
 /// Adds the key of the list to a rejection, because a reader would otherwise assume the key of the
@@ -45,7 +38,7 @@ async fn call(store: &RedisStore, command: &Cmd) -> Reply<Value> {
 fn naming_the_key(failure: Failure) -> Failure {
     match failure {
         Failure::Refused { code, message, command } => {
-            let message = format!("{message}: the key is {FORCED}");
+            let message = format!("{message}; the key of this request is {FORCED}");
             Failure::Refused { code, message, command }
         }
         other => other,
@@ -58,7 +51,7 @@ mod tests {
     use crate::{Client, Error, MemoryStore};
 
     #[tokio::test(start_paused = true)]
-    async fn last_releases_by_force_are_recorded() {
+    async fn most_recent_forced_releases_are_recorded() {
         let client = Client::with_store(&MemoryStore::new());
         let door = client.lock("door").unwrap();
         assert_eq!(client.forced_releases().await.unwrap(), []);
@@ -75,7 +68,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn release_by_force_without_a_record_does_not_happen() {
+    async fn forced_release_fails_if_it_cannot_be_recorded() {
         let memory = MemoryStore::new();
         let client = Client::with_store(&memory);
         let door = client.lock("door").unwrap();

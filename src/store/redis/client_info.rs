@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Value, cmd};
+use redis::cmd;
 
 use super::{RedisStore, Reply, keys, replies, scripts::millis};
 use crate::domain::{ClientInfo, InvalidName, Name, Owner};
@@ -25,23 +25,13 @@ pub(crate) async fn write(
 ) -> Reply<()> {
     let key = keys::client_info(client);
     let mut set = cmd("SET");
-    set.arg(&key).arg(text).arg("PX").arg(millis(rests));
-    call(store, &key, &set).await.map(drop)
+    store.call(&key, set.arg(&key).arg(text).arg("PX").arg(millis(rests))).await.map(drop)
 }
 
 /// Reads what `client` has published.
 pub(crate) async fn read(store: &RedisStore, client: &Name) -> Reply<Option<ClientInfo>> {
     let key = keys::client_info(client);
     // The key may have a long value of another program.
-    let mut get = cmd("GETRANGE");
-    get.arg(&key).arg(0).arg(LONGEST - 1);
-    let text = call(store, &key, &get).await?;
+    let text = store.call(&key, cmd("GETRANGE").arg(&key).arg(0).arg(LONGEST - 1)).await?;
     Ok(ClientInfo::read(&replies::into_text(&text)))
-}
-
-async fn call(store: &RedisStore, key: &str, command: &Cmd) -> Reply<Value> {
-    match store.topology.call(key.as_bytes(), command).await? {
-        Value::ServerError(error) => Err(replies::refusal(&error)),
-        reply => Ok(reply),
-    }
 }

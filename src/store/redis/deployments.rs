@@ -29,12 +29,12 @@ fn must_count_listeners_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_server_conforms() {
+async fn one_server_passes_the_conformance_tests() {
     conforms(&Redis::start().url(), &Settings::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_and_several_addresses_conform() {
+async fn sentinels_and_address_lists_pass_the_conformance_tests() {
     let sentinels = Sentinels::options().replicas(1).start();
     let [master, replica] = sentinels.servers() else { panic!() };
     let several = format!("redis://127.0.0.1:{},127.0.0.1:{}", replica.port(), master.port());
@@ -115,7 +115,7 @@ async fn is_acknowledged(url: &str, settings: &Settings) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guide_user_is_denied_nothing_at_one_server() {
+async fn acl_user_of_the_guide_is_denied_nothing_at_one_server() {
     let redis = Redis::start();
     admit(&redis, "narrow", &permissions(&[]));
     conforms(&redis.url(), &narrow()).await;
@@ -123,7 +123,7 @@ async fn guide_user_is_denied_nothing_at_one_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guide_user_may_wait_for_replicas() {
+async fn acl_user_of_the_guide_may_wait_for_replicas() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     admit(&master, "narrow", &permissions(&[OF_REPLICAS]));
@@ -133,7 +133,7 @@ async fn guide_user_may_wait_for_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guide_users_are_denied_nothing_with_sentinels() {
+async fn acl_users_of_the_guide_are_denied_nothing_with_sentinels() {
     let sentinels = Sentinels::options().replicas(1).start();
     let eye = commands_of_the_guide("eye").swap_remove(0);
     sentinels.sentinels().iter().for_each(|it| admit(it, "eye", &eye));
@@ -147,7 +147,7 @@ async fn guide_users_are_denied_nothing_with_sentinels() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guide_user_is_denied_nothing_in_a_cluster() {
+async fn acl_user_of_the_guide_is_denied_nothing_in_a_cluster() {
     must_count_listeners_in_a_cluster();
     let cluster = Cluster::options().replicas(0).start();
     cluster.nodes().iter().for_each(|it| admit(it, "narrow", &permissions(&[IN_A_CLUSTER])));

@@ -45,37 +45,15 @@ pub(crate) async fn search(
     let mut command = cmd("SCAN");
     command.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(250);
     let Some(reply) = store.topology.call_at(server, &command).await else { return Ok(None) };
-    let reply = accepted(reply?)?;
+    let reply = replies::accepted(reply?)?;
     let Value::Array(parts) = &reply else { return Err(replies::unreadable(&reply)) };
     let [next, Value::Array(keys)] = parts.as_slice() else {
         return Err(replies::unreadable(&reply));
     };
     let next: u64 = parsed(next).ok_or_else(|| replies::unreadable(&reply))?;
-    let keys = keys.iter().filter_map(replies::text).filter_map(shown_name);
+    let keys = keys.iter().filter_map(replies::text).filter_map(keys::shown_name);
     let names = keys.filter_map(|name| Name::new(name).ok()).collect();
     Ok(Some(Found { next: Some(next).filter(|next| *next != 0), names }))
-}
-
-/// Returns the name of the object that exists because `key` exists. A fair lock may exist only by
-/// its queue of waiters, and a queue only by its claims.
-fn shown_name(key: &str) -> Option<&str> {
-    if let Some(name) = keys::queue_of(key) {
-        return Some(name);
-    }
-    if let Some(name) = key.strip_prefix("redisson_lock_queue:") {
-        let inner = name.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
-        return Some(inner.filter(|name| !name.contains('{')).unwrap_or(name));
-    }
-    (!is_derived(key)).then_some(key)
-}
-
-/// Whether the key belongs to an object whose name is not the key itself.
-fn is_derived(key: &str) -> bool {
-    let of_a_tag = key.split_once('}').is_some_and(|(_, rest)| {
-        [":timeout", ":permits", ":value"].iter().any(|it| rest.contains(it))
-    });
-    let of_a_prefix = ["redisson_", "leasehold_"].iter().any(|it| key.starts_with(it));
-    of_a_prefix || key.contains(":rwlock_timeout:") || of_a_tag
 }
 
 /// Reads everything about `name`. Returns `None` if Redis has no object of this name.
@@ -256,7 +234,10 @@ async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
     let name = found.name.clone();
     let holders = keys::holders(&name);
     if is_too_large(store, &name, &holders).await? {
-        return Err(replies::refused("ERR", &format!("{holders} is too large to be read")));
+        return Err(replies::refused(
+            "ERR",
+            &format!("the key {holders} is too large to be read at once"),
+        ));
     }
     let questions =
         [start_of(name.as_str()), scores(&keys::leases(&name)), on("HGETALL", &holders)];
@@ -297,8 +278,7 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
     };
     let mut subscribers = cmd("PUBSUB");
     subscribers.arg(numsub).arg(channel_of(&Object::new(channels(found.kind), name.clone())));
-    let mut fair = on("LRANGE", &keys::fair_queue(&name));
-    fair.arg(0).arg(MOST - 1);
+    let fair = on("LRANGE", &keys::fair_queue(&name)).arg(0).arg(MOST - 1).clone();
     let questions = [
         subscribers,
         start_of(&keys::tokens(&name)),
@@ -359,40 +339,27 @@ fn channels(kind: ObjectKind) -> Kind {
 }
 
 fn on(verb: &str, key: &str) -> Cmd {
-    let mut command = cmd(verb);
-    command.arg(key);
-    command
+    cmd(verb).arg(key).clone()
 }
 
 /// Returns the command that reads as many bytes of a string as a number can have, because another
 /// program may have written a long string.
 fn start_of(key: &str) -> Cmd {
-    let mut command = on("GETRANGE", key);
-    command.arg(0).arg(20);
-    command
+    on("GETRANGE", key).arg(0).arg(20).clone()
 }
 
 fn scores(key: &str) -> Cmd {
-    let mut command = on("ZRANGE", key);
-    command.arg(0).arg(MOST - 1).arg("WITHSCORES");
-    command
+    on("ZRANGE", key).arg(0).arg(MOST - 1).arg("WITHSCORES").clone()
 }
 
 async fn one(store: &RedisStore, name: &Name, command: Cmd) -> Reply<Value> {
-    accepted(store.topology.call(name.as_str().as_bytes(), &command).await?)
+    store.call(name.as_str(), &command).await
 }
 
 /// Sends `commands` about `name`. If the server rejects one of them, returns only this failure.
 async fn all(store: &RedisStore, name: &Name, commands: &[Cmd]) -> Reply<Vec<Value>> {
     let replies = store.topology.call_all(name.as_str().as_bytes(), commands).await?;
-    replies.into_iter().map(accepted).collect()
-}
-
-fn accepted(reply: Value) -> Reply<Value> {
-    match reply {
-        Value::ServerError(error) => Err(replies::refusal(&error)),
-        reply => Ok(reply),
-    }
+    replies.into_iter().map(replies::accepted).collect()
 }
 
 /// Reads the reply to `TIME`: the time since 1970.
@@ -454,26 +421,6 @@ fn last_of(reply: &Value) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn derived_keys_are_not_taken_for_names() {
-        for key in [
-            "redisson_lock_timeout:{door}",
-            "leasehold_barrier__generation:{door}",
-            "{door}:8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:1:rwlock_timeout:1",
-            "{pool}:timeout",
-            "{api}:value",
-            "{api}:permits:8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10",
-        ] {
-            assert_eq!(shown_name(key), None, "{key}");
-        }
-        for key in ["door", "{tenant}:door", "timeout", "a:value"] {
-            assert_eq!(shown_name(key), Some(key));
-        }
-        for (key, name) in [("{door}", "door"), ("{tenant}:door", "{tenant}:door")] {
-            assert_eq!(shown_name(&format!("redisson_lock_queue:{key}")), Some(name));
-        }
-    }
 
     #[test]
     fn owner_is_recognized_by_its_uuid() {

@@ -28,9 +28,24 @@ pub(super) fn writers(name: &Name) -> String {
     own("leasehold_rwlock__writers", name)
 }
 
+/// The channel on which Redisson's local caches of the map `name` learn which entries changed.
+pub(crate) fn topic(name: &Name) -> String {
+    suffixed(name, "topic")
+}
+
+/// The name of a synchronizer of an entry of the map or set `name`: `{MAP}:HASH:what`.
+pub(crate) fn of_entry(name: &Name, hash: &str, what: &str) -> String {
+    suffixed(name, &[hash, ":", what].concat())
+}
+
+/// A key or channel that Redisson derives from `name` by a suffix, such as `{door}:timeout`.
+pub(super) fn suffixed(name: &Name, suffix: &str) -> String {
+    [&in_slot(name), ":", suffix].concat()
+}
+
 /// Returns the beginning of keys that Redisson derives from `name` by a suffix, such as `{door}` in
 /// `{door}:timeout`.
-pub(crate) fn in_slot(name: &Name) -> String {
+pub(super) fn in_slot(name: &Name) -> String {
     match name.as_str().contains('{') {
         true => name.as_str().to_owned(),
         // `concat` is faster than `format!`, with which this took 4 % of the instructions of an
@@ -41,7 +56,7 @@ pub(crate) fn in_slot(name: &Name) -> String {
 
 /// The key of the held permits of `name`, with the end of each lease.
 pub(super) fn leases(name: &Name) -> String {
-    format!("{}:timeout", in_slot(name))
+    suffixed(name, "timeout")
 }
 
 /// The channel to which queued clients of `name` subscribe. It has no messages: scripts count its
@@ -160,13 +175,35 @@ pub(super) fn aside(name: &Name) -> String {
 }
 
 /// Returns the name of the queue whose claims, or elements that were set aside, are in `key`.
-pub(super) fn queue_of(key: &str) -> Option<&str> {
+fn queue_of(key: &str) -> Option<&str> {
     let rest = key.strip_prefix("leasehold_queue__")?;
     let name = ["claims:", "claimants:", "aside:"].iter().find_map(|it| rest.strip_prefix(it))?;
     match name.strip_prefix(':') {
         Some(name) => Some(name),
         None => name.strip_prefix('{')?.strip_suffix('}'),
     }
+}
+
+/// Returns the name of the object that exists because `key` exists. A fair lock may exist only by
+/// its queue of waiters, and a queue only by its claims.
+pub(super) fn shown_name(key: &str) -> Option<&str> {
+    if let Some(name) = queue_of(key) {
+        return Some(name);
+    }
+    if let Some(name) = key.strip_prefix("redisson_lock_queue:") {
+        let inner = name.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
+        return Some(inner.filter(|name| !name.contains('{')).unwrap_or(name));
+    }
+    (!is_derived(key)).then_some(key)
+}
+
+/// Whether the key belongs to an object whose name is not the key itself.
+fn is_derived(key: &str) -> bool {
+    let of_a_tag = key.split_once('}').is_some_and(|(_, rest)| {
+        [":timeout", ":permits", ":value"].iter().any(|it| rest.contains(it))
+    });
+    let of_a_prefix = ["redisson_", "leasehold_"].iter().any(|it| key.starts_with(it));
+    of_a_prefix || key.contains(":rwlock_timeout:") || of_a_tag
 }
 
 /// The channel on which scripts announce new and returned elements of the queue `name`.
@@ -233,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn permits_are_kept_and_announced_where_redisson_does() {
+    fn permit_keys_and_channels_match_redisson() {
         let of = |name| Object::of(Kind::Permits, name);
         assert_eq!(channel_of(&of("printers")), "redisson_sc:{printers}");
         assert_eq!(channel_of(&of("{hall}:printers")), "redisson_sc:{hall}:printers");
@@ -325,7 +362,27 @@ mod tests {
     }
 
     #[test]
-    fn queue_is_found_by_each_key_that_may_outlive_its_list() {
+    fn inspection_does_not_list_derived_keys_as_names() {
+        for key in [
+            "redisson_lock_timeout:{door}",
+            "leasehold_barrier__generation:{door}",
+            "{door}:8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:1:rwlock_timeout:1",
+            "{pool}:timeout",
+            "{api}:value",
+            "{api}:permits:8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10",
+        ] {
+            assert_eq!(shown_name(key), None, "{key}");
+        }
+        for key in ["door", "{tenant}:door", "timeout", "a:value"] {
+            assert_eq!(shown_name(key), Some(key));
+        }
+        for (key, name) in [("{door}", "door"), ("{tenant}:door", "{tenant}:door")] {
+            assert_eq!(shown_name(&format!("redisson_lock_queue:{key}")), Some(name));
+        }
+    }
+
+    #[test]
+    fn queue_name_is_found_from_each_key_that_outlives_its_list() {
         for text in NAMES {
             let name = Name::new(text).unwrap();
             for key in [claims(&name), claimants(&name), aside(&name)] {

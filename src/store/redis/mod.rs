@@ -8,7 +8,7 @@ pub(crate) mod client_info;
 mod deployments;
 mod granted;
 pub(crate) mod inspect;
-mod keys;
+pub(crate) mod keys;
 pub(crate) mod kinds;
 #[cfg(feature = "testing")]
 pub(crate) mod memory;
@@ -30,7 +30,6 @@ pub(crate) use leasehold_link::Connector;
 pub(crate) use leasehold_link::{Credentials, Settings, Translation};
 use leasehold_link::{Topology, slot_of};
 
-pub(crate) use self::keys::in_slot;
 use self::{
     kinds::{channel_of, preloads},
     subscriptions::Table,
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn temporary_replica_removes_no_permission() {
+    async fn permissions_are_kept_while_the_server_is_a_replica() {
         let redis = Redis::start();
         let (store, held, wanted) = (store(&redis, "one").await, claim("java:1"), claim("one:1"));
         store.acquire(&held, None).await.unwrap();
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refused_hand_over_frees_the_lock_and_keeps_the_queue() {
+    async fn release_without_a_queue_permission_frees_the_lock() {
         let queue = "leasehold_lock__queue:{door}";
         for command in ["zpopmin", "pubsub", "time", "get", "set"] {
             let twin = Twin::new(7);
@@ -352,7 +351,7 @@ mod tests {
 
     /// A reservation or a queue without a TTL would stay for ever.
     #[tokio::test(start_paused = true)]
-    async fn refused_expiry_leaves_no_key_without_a_ttl() {
+    async fn denied_pexpire_leaves_no_key_without_a_ttl() {
         let twin = Twin::new(7);
         let clients = limited_before_a_waiter(&twin, "wait").await;
         let [(limited, held), (waiter, wanted)] = clients;
@@ -365,7 +364,7 @@ mod tests {
     /// A record is from the future if the clock was set back, or after a failover to a server with
     /// a slower clock. Once, such a record prevented every yield window until its time had come.
     #[tokio::test(start_paused = true)]
-    async fn yield_record_from_the_future_delays_no_window() {
+    async fn yield_record_from_the_future_delays_no_yield_window() {
         let twin = Twin::new(7);
         let (one, waiter) = (served(&twin, "one", "&*").await, served(&twin, "two", "&*").await);
         let (held, wanted) = (claim("one:1"), claim("two:1"));
@@ -384,16 +383,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn hopeless_waiter_blocks_others_for_one_turn_at_most() {
+    async fn waiter_for_too_many_permits_blocks_others_half_the_time() {
         let twin = Twin::new(7);
         let one = Arc::new(served(&twin, "one", "&*").await);
         let other = Arc::new(served(&twin, "other", "&*").await);
         let bench = Bench::new(one, other, "other");
-        conformance::semaphore::hopeless_waiter_blocks_others_for_one_turn_at_most(&bench).await;
+        conformance::semaphore::waiter_for_too_many_permits_blocks_others_half_the_time(&bench)
+            .await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refused_change_changes_nothing() {
+    async fn denied_change_leaves_the_number_of_permits_unchanged() {
         let twin = Twin::new(7);
         let (all, user) = (served(&twin, "all", "&*").await, served(&twin, "x", "&* -set").await);
         let owner = || crate::domain::Identity::random().fresh_owner();
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn invalid_count_is_not_changed_printed_or_deleted() {
+    async fn invalid_counter_text_is_not_changed_printed_or_deleted() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
         let (owner, name) = (claim("one:1").owner, Name::new("app").unwrap());
@@ -438,7 +438,7 @@ mod tests {
             let add = permits::change(&store, &name, permits::Change::Add(1), &owner);
             failures.push(add.await.unwrap_err());
             for failure in failures {
-                assert_eq!(failure.to_string(), "the key is a text, not a number");
+                assert_eq!(failure.to_string(), "the Redis key is a text, not a number");
             }
             let there = store.topology.call(b"app", cmd("GET").arg("app")).await.unwrap();
             assert_eq!(replies::into_text(&there), text);
@@ -455,7 +455,7 @@ mod tests {
     /// Once, an internal wake-up of the connection, such as that of `unlisten`, counted as a reply
     /// of the server.
     #[tokio::test(start_paused = true)]
-    async fn silent_message_connection_is_found_under_load() {
+    async fn silent_subscription_connection_is_found_under_load() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
         let door = claim("one:1").object;

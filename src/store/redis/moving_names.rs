@@ -80,7 +80,7 @@ fn connections(redis: &Redis) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_connection_resolves_the_name_again() {
+async fn each_connection_resolves_the_host_name_again() {
     let (redis, book) = (Redis::start(), Book::default());
     book.lead("redis.example", &[redis.port()]);
     let store = connected("redis://redis.example/", &book.settings()).await;
@@ -131,7 +131,7 @@ async fn client_follows_an_endpoint_to_the_new_primary() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_addresses_of_a_name_are_tried() {
+async fn all_addresses_of_a_host_name_are_tried() {
     let ([gone, redis], book) = ([Redis::start(), Redis::start()], Book::default());
     gone.stop();
     book.lead("redis.example", &[gone.port(), redis.port()]);
@@ -141,7 +141,7 @@ async fn all_addresses_of_a_name_are_tried() {
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     eventually("the error names the cause", LIMIT, || {
         let unavailability = store.unavailability(&Object::lock("door").name);
-        unavailability.is_some_and(|it| it.obstacle().contains("the name has no address"))
+        unavailability.is_some_and(|it| it.obstacle().contains("the host name has no address"))
     });
     book.lead("redis.example", &[redis.port(), gone.port()]);
     acquires(&store, "door").await;
@@ -188,7 +188,7 @@ async fn sentinel_host_names_are_resolved_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_of_a_cluster_are_found_where_their_names_lead() {
+async fn cluster_nodes_are_found_at_new_addresses_of_their_names() {
     let cluster = Cluster::options().replicas(0).start();
     let (book, nodes) = (Book::default(), cluster.nodes());
     let name_of = |number: usize| format!("node-{number}.example");

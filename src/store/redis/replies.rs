@@ -14,6 +14,14 @@ use crate::domain::{
     Claim, Failure, Holder, LogThrottle, Name, Outcome, Owner, ReleaseReply, RemoteWaiters, Verdict,
 };
 
+/// Returns the failure if the reply is a rejection.
+pub(super) fn accepted(reply: Value) -> Result<Value, Failure> {
+    match reply {
+        Value::ServerError(error) => Err(refusal(&error)),
+        reply => Ok(reply),
+    }
+}
+
 /// Whether the server does not know the script.
 pub(super) fn is_no_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
@@ -81,7 +89,7 @@ pub(super) fn naming_keys(refused: Failure, keys: &[impl AsRef<[u8]>]) -> Failur
         Failure::Refused { code, message, command }
             if code == "NOPERM" && message.contains(" key") =>
         {
-            let needs = format!("the request needs the keys {}", listed(keys));
+            let needs = format!("the request needs permissions for the keys {}", listed(keys));
             let message = format!("{message}; {needs}; see the ACL page of the guide");
             Failure::Refused { code, message, command }
         }
@@ -162,7 +170,8 @@ pub(super) fn warn_unannounced(name: &Name) {
     static UNANNOUNCED: LogThrottle = LogThrottle::new();
     if let Some(releases) = UNANNOUNCED.once_more(Instant::now()) {
         tracing::warn!(target: "leasehold", lock = %name, releases,
-            "release notification denied: waiters notice at their next request");
+            "release notification denied by the ACL: waiters notice the release at their next \
+             request");
     }
 }
 
@@ -224,7 +233,9 @@ mod tests {
         };
         let words = "No permissions to access a key";
         let guide = "; see the ACL page of the guide";
-        let needs = |keys: &str| format!("{words}; the request needs the keys {keys}{guide}");
+        let needs = |keys: &str| {
+            format!("{words}; the request needs permissions for the keys {keys}{guide}")
+        };
         assert_eq!(named(words, &["a", "b:{a}"]), needs("`a`, `b:{a}`"));
         assert_eq!(named(words, &["a"; 9]), needs("`a`"));
         let eight = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -236,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn any_holder_field_is_read() {
+    fn holder_reply_is_read_with_owner_count_and_lease() {
         let read = |pttl, owner, count| holder(&held(pttl, owner, count)).unwrap().unwrap();
         let java = read(1_500, "8c6d:42", "3");
         assert_eq!((java.owner.as_str(), java.count), ("8c6d:42", 3));
@@ -247,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn holder_of_any_form_counts() {
+    fn holder_with_an_invalid_owner_text_counts_as_holder() {
         let read = |owner: &[u8], count| {
             let owner = Value::BulkString(owner.to_vec());
             let odd = Value::Array(vec![Value::Int(1), owner, bulk(count)]);
@@ -269,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn grant_counts_only_for_its_owner() {
+    fn grant_reply_is_valid_only_for_its_owner() {
         let (mine, yours) = (claim("8c6d:42", 0), claim("8c6d:43", 0));
         let grant = bulk("8c6d:42");
         assert_eq!(verdict(&grant, &mine).unwrap(), Verdict::GRANTED);

@@ -4,7 +4,7 @@
 
 use std::{future::Future, time::Duration};
 
-use redis::{ToRedisArgs, Value, cmd};
+use redis::{Cmd, ToRedisArgs, Value, cmd};
 use tokio::time::Instant;
 
 use super::{
@@ -41,14 +41,18 @@ impl RedisStore {
         }
     }
 
+    /// Sends a plain `command` about `key`. If the reply is a rejection, returns a failure.
+    pub(super) async fn call(&self, key: &str, command: &Cmd) -> Reply<Value> {
+        replies::accepted(self.topology.call(key.as_bytes(), command).await?)
+    }
+
     /// If `failure` is due to a wrong type, adds the type of the key `name`.
     pub(super) async fn explained(&self, name: &Name, failure: Failure) -> Failure {
         let Failure::Refused { code, .. } = &failure else { return failure };
         match &**code {
             "WRONGTYPE" => {
-                let mut command = cmd("TYPE");
-                command.arg(name.as_str());
-                match self.topology.call(name.as_str().as_bytes(), &command).await {
+                let key = name.as_str();
+                match self.topology.call(key.as_bytes(), cmd("TYPE").arg(key)).await {
                     // The ACL denies `TYPE`.
                     Ok(Value::ServerError(_)) => {
                         Failure::WrongType { found: "key of another type".to_owned() }
@@ -125,7 +129,7 @@ impl RedisStore {
             publish.arg(channel).arg(&message[..]);
             let reply = self.topology.call(name.as_str().as_bytes(), &publish).await;
             tracing::debug!(target: "leasehold", map = %name, ?reply,
-                "notice repeated: the slot is migrating");
+                "notice to Java caches published again: the slot is migrating");
         }
     }
 
@@ -139,7 +143,7 @@ impl RedisStore {
         publish.arg(K::channel(name)).arg(K::WAKES);
         let reply = self.topology.call(name.as_str().as_bytes(), &publish).await;
         tracing::debug!(target: "leasehold", lock = %name, ?reply,
-            "notification repeated: the slot is migrating");
+            "release notification published again: the slot is migrating");
     }
 
     /// Returns the number under `name`, or 0 if it is unset.

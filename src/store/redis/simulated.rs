@@ -43,14 +43,14 @@ fn url_of_cluster(cluster: &Cluster) -> String {
 const LAG: Delay = Delay::Fixed(Duration::from_millis(5));
 
 #[tokio::test(start_paused = true)]
-async fn simulated_server_conforms() {
+async fn simulated_server_passes_the_conformance_tests() {
     let net = Net::new(7);
     let _server = net.start("10.0.0.1:6379");
     conforms(&net, "redis://10.0.0.1").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn simulated_primary_conforms_by_several_addresses() {
+async fn simulated_address_list_passes_the_conformance_tests() {
     let net = Net::new(7);
     let (primary, replica) = (net.start("10.0.0.1:6379"), net.start("10.0.0.2:6379"));
     replica.follow(&primary, LAG);
@@ -58,14 +58,14 @@ async fn simulated_primary_conforms_by_several_addresses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn simulated_primary_conforms_by_its_sentinels() {
+async fn simulated_sentinels_pass_the_conformance_tests() {
     let net = Net::new(7);
     let watched = Sentinels::start(&net, 3, 1, LAG);
     conforms(&net, &url_of_sentinels(&watched)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn simulated_cluster_conforms() {
+async fn simulated_cluster_passes_the_conformance_tests() {
     let net = Net::new(7);
     let cluster = Cluster::start(&net, 3, 1, LAG);
     conforms(&net, &url_of_cluster(&cluster)).await;
@@ -122,7 +122,7 @@ async fn store_follows_a_simulated_slot_that_moves_and_fails_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_error_quotes_a_read_only_server() {
+async fn timeout_at_a_read_only_server_returns_its_readonly_error() {
     let net = Net::new(7);
     let (server, other) = (net.start("10.0.0.1:6379"), net.start("10.0.0.2:6379"));
     let client = Client::asking(store(&net, "redis://10.0.0.1", "one").await);

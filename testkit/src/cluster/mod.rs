@@ -1,10 +1,10 @@
 //! A cluster: masters that share the slots, and their replicas.
 //!
-//! Each node is a [`Redis`], to be paused, killed and started again. They are made a cluster by
-//! plain commands: slots first, then all nodes meet, then replicas choose their masters. A node
-//! keeps what it knows of the others over a restart.
+//! Each node is a [`Redis`], which a test can pause, kill and start again. Plain commands make the
+//! nodes a cluster: first masters get their slots, then all nodes meet, then replicas choose their
+//! masters. A node remembers the other nodes over a restart.
 //!
-//! The lock over the nodes guards only the list. No command is sent under it.
+//! The lock over the nodes guards only the list of nodes. No command is sent while it is held.
 
 mod moving;
 mod options;
@@ -56,16 +56,16 @@ struct Node {
 /// How a replica replaces its primary.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Failover {
-    /// The primary agrees, and no data is lost.
+    /// The primary agrees, so no data is lost.
     Agreed,
-    /// The other masters vote, without the old master.
+    /// The other masters vote, and the old master is not asked.
     Force,
-    /// No vote.
+    /// The replica takes over without a vote.
     Takeover,
 }
 
 impl Failover {
-    /// The word in the command. The first way is the usual one.
+    /// The option of the command. A failover with the primary's agreement needs none.
     fn word(self) -> Option<&'static str> {
         match self {
             Self::Agreed => None,
@@ -95,11 +95,11 @@ impl Cluster {
         slot_of(key)
     }
 
-    /// A key that begins with `prefix` and belongs to this node, which must be a master.
+    /// Returns a key that starts with `prefix` and belongs to this node, which must be a master.
     ///
     /// # Panics
     ///
-    /// If it owns no slot, or there are braces in `prefix`, which would choose the slot.
+    /// If the node has no slot, or if `prefix` has braces, which would decide the slot.
     #[track_caller]
     pub fn key_on(&self, node: &Redis, prefix: &str) -> String {
         let view = View::of(node).expect("the node answers");
@@ -110,8 +110,8 @@ impl Cluster {
         keys.find(is_there).expect("there is always another number")
     }
 
-    /// All nodes. At the start the masters come first, then a replica of each in the same
-    /// order, then a second one of each, and so on.
+    /// All nodes. At the start, the masters come first, then one replica of each master in the same
+    /// order, then a second replica of each, and so on.
     pub fn nodes(&self) -> Vec<Arc<Redis>> {
         self.list().iter().map(|node| Arc::clone(&node.redis)).collect()
     }
@@ -122,11 +122,11 @@ impl Cluster {
         self.running().into_iter().filter(|node| View::of(node).is_some_and(owns)).collect()
     }
 
-    /// The running nodes that report that they are replicas of this one.
+    /// The running nodes that report that they are replicas of `master`.
     ///
     /// # Panics
     ///
-    /// If it does not reply.
+    /// If `master` does not reply.
     #[track_caller]
     pub fn replicas_of(&self, master: &Redis) -> Vec<Arc<Redis>> {
         let id = self.id_of(master);
@@ -134,11 +134,11 @@ impl Cluster {
         self.running().into_iter().filter(|node| View::of(node).is_some_and(follows)).collect()
     }
 
-    /// The node that owns a slot. Waits until all nodes that run agree on it.
+    /// The node that has a slot. Waits until all running nodes agree on it.
     ///
     /// # Panics
     ///
-    /// If they do not within 30 seconds.
+    /// If the nodes do not agree within 30 seconds.
     #[track_caller]
     pub fn owner_of(&self, slot: u16) -> Arc<Redis> {
         let mut found = None;
@@ -149,8 +149,8 @@ impl Cluster {
         found.expect("found just now")
     }
 
-    /// Returns the node that one node believes to be the owner of a slot now. After a
-    /// [cut](Links::split) it may be the old owner. Returns `None` if one of them does not reply.
+    /// Returns the node that has a slot, as `node` sees it now. After a [cut](Links::split) this
+    /// may be the old owner. Returns `None` if `node` or the owner does not reply.
     pub fn owner_seen_by(&self, node: &Redis, slot: u16) -> Option<Arc<Redis>> {
         let view = View::of(node)?;
         let id = view.owner_of(slot)?;
@@ -165,17 +165,17 @@ impl Cluster {
         nodes.iter().map(|node| format!("127.0.0.1:{}", self.announced_port(node))).collect()
     }
 
-    /// `redis-cluster://127.0.0.1:PORT,…` of all nodes, or `rediss-cluster://…` if they speak
-    /// TLS; without passwords.
+    /// `redis-cluster://127.0.0.1:PORT,…` with all nodes, or `rediss-cluster://…` if they use TLS.
+    /// Passwords are not included.
     pub fn url(&self) -> String {
         let scheme = if self.options.tls { "rediss" } else { "redis" };
         format!("{scheme}-cluster://{}", self.addresses().join(","))
     }
 
-    /// The port that other nodes and clients know for this node.
+    /// The port at which other nodes and clients find this node.
     ///
-    /// With [links](ClusterOptions::links) it is not the node's own: a client that is
-    /// [cut off](Links::cut) needs a map from one to the other.
+    /// With [links](ClusterOptions::links) it is not the node's own port, but that of a proxy. A
+    /// client with [links of its own](Links::client) must translate it.
     ///
     /// # Panics
     ///
@@ -206,12 +206,12 @@ impl Cluster {
         self.links.as_ref().expect("started without `.links()`")
     }
 
-    /// Waits until all running nodes agree that they are healthy and which node has which slot.
+    /// Waits until all running nodes agree that they are healthy, and which node has which slot.
     /// Every slot must have an owner among them, and every replica must be in sync.
     ///
     /// # Panics
     ///
-    /// If that takes longer than a minute; the message shows what they know.
+    /// If it takes longer than a minute. The message shows what each node knows.
     #[track_caller]
     pub fn wait_until_ok(&self) {
         let started = clock();
@@ -226,7 +226,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If it rejects the command, or this takes longer than 30 seconds.
+    /// If the replica rejects the command, or if it takes longer than 30 seconds.
     #[track_caller]
     pub fn fail_over(&self, replica: &Redis, how: Failover) {
         let view = View::of(replica).expect("the replica answers");
@@ -234,7 +234,8 @@ impl Cluster {
         let slot = *slots.first().expect("its master has slots").start();
         let mut words = vec!["CLUSTER", "FAILOVER"];
         words.extend(how.word());
-        // After five seconds without enough votes it has given up.
+        // A replica gives up if it does not get enough votes within five seconds. So the command is
+        // repeated.
         let ask = || {
             let reply = replica.access().command(&words).expect("the replica answers");
             assert!(!reply.is_error() || !replica.is_replica(), "{words:?}: {reply:?}");
@@ -243,11 +244,12 @@ impl Cluster {
         eventually_with_requests("the replica is the master", CHANGE, GIVEN_UP, ask, agreed);
     }
 
-    /// Returns the migration of a slot to this node, step by step.
+    /// Returns the migration of a slot to the node `to`. The test calls its steps.
     ///
     /// # Panics
     ///
-    /// If the nodes do not agree on its owner within 30 seconds, or `to` is not one of them.
+    /// If the nodes do not agree within 30 seconds which node has the slot, or if `to` is not in
+    /// this cluster.
     #[track_caller]
     pub fn moving(&self, slot: u16, to: &Redis) -> SlotMove<'_> {
         let from = self.owner_of(slot);
@@ -256,11 +258,11 @@ impl Cluster {
         SlotMove { cluster: self, from, slot: slot.to_string(), to }
     }
 
-    /// Moves a slot with all its keys to this node.
+    /// Moves a slot with all of its keys to the node `to`.
     ///
     /// # Panics
     ///
-    /// If a node rejects a command, or they do not agree within 30 seconds.
+    /// If a node rejects a command, or if the nodes do not agree within 30 seconds.
     #[track_caller]
     pub fn move_slot(&self, slot: u16, to: &Redis) {
         let moving = self.moving(slot, to);
@@ -273,7 +275,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If it does not start, or the nodes do not agree within a minute.
+    /// If the node does not start, or if the nodes do not agree within a minute.
     #[track_caller]
     pub fn add_node(&self) -> Arc<Redis> {
         let number = self.list().len();
@@ -285,11 +287,11 @@ impl Cluster {
         self.nodes().pop().expect("added just now")
     }
 
-    /// Starts a node that is a replica of this one, and waits until it is in sync.
+    /// Starts a replica of `master`, and waits until it is in sync.
     ///
     /// # Panics
     ///
-    /// If it does not start, or the nodes do not agree within a minute.
+    /// If the node does not start, or if the nodes do not agree within a minute.
     #[track_caller]
     pub fn add_replica_of(&self, master: &Redis) -> Arc<Redis> {
         let added = self.add_node();
@@ -298,12 +300,12 @@ impl Cluster {
         added
     }
 
-    /// Removes a node without slots from the cluster. It keeps running until its last handle is
+    /// Removes a node without slots from the cluster. The node runs until its last handle is
     /// dropped.
     ///
     /// # Panics
     ///
-    /// If it owns slots, or the others do not forget it within 30 seconds.
+    /// If the node has slots, or if the other nodes do not forget it within 30 seconds.
     #[track_caller]
     pub fn forget(&self, node: &Redis) {
         let view = View::of(node).expect("the node answers");
@@ -313,7 +315,7 @@ impl Cluster {
         eventually("everybody forgets the node", CHANGE, || {
             let mut known = false;
             for other in self.running() {
-                // Nodes that have forgotten it reject the command.
+                // A node that has already forgotten it rejects the command.
                 other.ask(&["CLUSTER", "FORGET", &view.own]);
                 known |= View::of(&other).is_none_or(|it| it.members.contains_key(&view.own));
             }
@@ -321,8 +323,8 @@ impl Cluster {
         });
     }
 
-    /// Creates a [user](Redis::user) at every running node. A node forgets it at a restart, but not
-    /// a user of [`Options::user`].
+    /// Creates a [user](Redis::user) at every running node. A node forgets this user at a restart,
+    /// unlike a user of [`Options::user`].
     ///
     /// # Panics
     ///
@@ -334,7 +336,7 @@ impl Cluster {
         }
     }
 
-    /// The certificate of the authority that signed those of all nodes.
+    /// The certificate of the authority that signed the certificates of all nodes.
     ///
     /// # Panics
     ///
@@ -353,9 +355,9 @@ impl Cluster {
         eventually("the nodes agree on the new owner", CHANGE, || self.all_name(slot, id));
     }
 
-    /// Whether all nodes that run take this one for the owner of a slot, and know by which epoch. A
-    /// node with an older epoch accepts a late message of the previous owner, and other nodes
-    /// reject its own claim when the slot comes back to it.
+    /// Whether all running nodes consider the node `id` the owner of a slot, and know its epoch. A
+    /// node with an older epoch would accept a late message of the previous owner. When the slot
+    /// comes back to such a node, other nodes would reject its claim.
     fn all_name(&self, slot: u16, id: &str) -> bool {
         let Some(views) = self.views() else { return false };
         let epochs: BTreeSet<_> =
@@ -455,7 +457,7 @@ impl Cluster {
     fn meet(&self) {
         let nodes = self.running();
         let (first, others) = nodes.split_first().expect("there is a node");
-        // A node that replies late is forgotten, and must be introduced again.
+        // If a node replies late, the first one forgets it, and must be introduced again.
         let meet = || others.iter().for_each(|node| self.introduce(first, node));
         let all_known = |view: &View| view.well() >= nodes.len();
         let all_met = || self.views().is_some_and(|views| views.iter().all(all_known));
@@ -479,13 +481,13 @@ fn deal(masters: &[Arc<Redis>]) {
         let slots = slots.iter().map(String::as_str);
         let words: Vec<_> = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots).collect();
         master.own_command(&words);
-        // Two nodes with the same epoch would have to resolve that first.
+        // If two nodes had the same epoch, they would first have to resolve this.
         let epoch = (number + 1).to_string();
         master.own_command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
     }
 }
 
-/// Introduces a node by its links.
+/// Makes a node announce the ports of its links.
 fn announce(node: &Redis, name: &str, links: &Links) {
     let ports = node.ports();
     let door = |port| links.door(name, port).to_string();
@@ -499,7 +501,7 @@ fn announce(node: &Redis, name: &str, links: &Links) {
 
 const AGREEMENT: Duration = Duration::from_secs(60);
 const CHANGE: Duration = Duration::from_secs(60);
-/// The time after which nodes have given up a request.
+/// The time after which a node has given up a request.
 const GIVEN_UP: Duration = Duration::from_secs(6);
 /// The pause between two checks of the nodes.
 const PAUSE: Duration = Duration::from_millis(20);

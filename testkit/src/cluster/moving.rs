@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Cluster;
 use crate::server::Redis;
 
-/// A migrating slot. A test can stop between its steps.
+/// A slot that migrates. A test calls the steps, and can stop between them.
 ///
 /// # Examples
 ///
@@ -47,7 +47,7 @@ impl SlotMove<'_> {
         self.set_slot(&self.from, &["MIGRATING", &to]);
     }
 
-    /// Moves at most this many keys to the new owner. Returns how many were moved.
+    /// Moves at most `most` keys to the new owner. Returns how many were moved.
     ///
     /// # Panics
     ///
@@ -73,31 +73,33 @@ impl SlotMove<'_> {
         while self.carry(MANY) > 0 {}
     }
 
-    /// Announces the new owner of the slot to all primaries, and waits until every node has learned
-    /// it from the new owner as well.
+    /// Tells all primaries that the slot has the new owner, and waits until every node has also
+    /// received it from the new owner.
     ///
     /// # Panics
     ///
-    /// If the old owner still has a key of it, or they do not agree within 30 seconds.
+    /// If the old owner still has a key of the slot, or if the nodes do not agree within 30
+    /// seconds.
     #[track_caller]
     pub fn close(&self) {
         let id = self.cluster.id_of(&self.to);
         let others = self.cluster.masters();
         let is_other =
             |node: &&Arc<Redis>| ![self.from.port(), self.to.port()].contains(&node.port());
-        // The new owner comes first, so that no client is redirected to it before it knows.
+        // The new owner comes first. Otherwise another node could redirect a client to it before it
+        // knows that it has the slot.
         for node in [&self.to, &self.from].into_iter().chain(others.iter().filter(is_other)) {
             let reported = node.access().command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
             let reported = reported.expect("the node answers");
-            // A node that has lost its last slot becomes a replica of the new owner, and knows the
-            // new topology.
+            // A node that has lost its last slot becomes a replica of the new owner. It rejects the
+            // command, and already knows the new topology.
             assert!(!reported.is_error() || node.is_replica(), "{reported:?}");
         }
         let slot = self.slot.parse().expect("made of a number");
         self.cluster.wait_for_owner(slot, &id);
     }
 
-    /// Ends the migration at its current state: the slot and each key stay where they are.
+    /// Ends the migration in its current state: the slot and each key stay where they are.
     ///
     /// # Panics
     ///
@@ -125,13 +127,13 @@ impl SlotMove<'_> {
         }
         words.push("KEYS");
         words.extend(keys);
-        // Keys may have expired meanwhile.
+        // If keys have expired meanwhile, the reply is `NOKEY`.
         let output = self.from.own_command(&words);
         assert!(matches!(output.text(), "OK" | "NOKEY"), "{output:?}");
     }
 }
 
-/// The number of keys that move at once.
+/// The number of keys that one command moves.
 const MANY: usize = 100;
-/// The timeout of the new owner for them, in milliseconds.
+/// How long one such command may take, in milliseconds.
 const PATIENCE: &str = "5000";

@@ -40,8 +40,8 @@ impl Default for ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Puts [links](crate::Links) between all nodes. They are called `node-0` and so on, primaries
-    /// first, and announce the ports of the links.
+    /// Puts [links](crate::Links) between all nodes. The nodes are called `node-0` and so on,
+    /// masters first, and announce the ports of the links.
     pub fn links(mut self) -> Self {
         self.linked = true;
         self
@@ -59,8 +59,8 @@ impl ClusterOptions {
         self
     }
 
-    /// How long a node may be silent until others consider it down. Default: five seconds, so that
-    /// a busy machine causes no failover.
+    /// How long a node may be silent until other nodes consider it down. Default: five seconds, so
+    /// that a busy machine causes no failover.
     pub fn node_timeout(mut self, silence: Duration) -> Self {
         self.node_timeout = silence;
         self
@@ -78,5 +78,5 @@ impl ClusterOptions {
     }
 }
 
-/// Longer than a healthy node is silent on a busy machine.
+/// A healthy node on a busy machine is never silent for so long.
 const NEVER_ON_A_WHIM: Duration = Duration::from_secs(5);

@@ -14,7 +14,7 @@ fn tag(key: &str) -> &str {
     inside.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// XMODEM: polynomial 0x1021, not reflected, starting at zero.
+/// CRC16/XMODEM: polynomial 0x1021, not reflected, initial value zero.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| match crc & 0x8000 {
@@ -29,12 +29,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checksum_matches_the_specification() {
+    fn slot_checksum_matches_the_specification() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
     }
 
     #[test]
-    fn first_nonempty_braces_decide() {
+    fn hash_tag_is_the_first_nonempty_text_in_braces() {
         assert_eq!(tag("{user1000}.following"), "user1000");
         assert_eq!(tag("foo{}{bar}"), "foo{}{bar}");
         assert_eq!(tag("foo{{bar}}zap"), "{bar");

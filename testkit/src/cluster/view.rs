@@ -13,21 +13,22 @@ pub(super) struct View {
     pub(super) members: BTreeMap<String, Member>,
 }
 
-/// One node, as another one sees it.
+/// One node, as another node sees it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Member {
-    /// Whether it is healthy.
+    /// Whether the node is healthy.
     pub(super) well: bool,
     pub(super) is_master: bool,
-    /// The id of its master; empty if it has none.
+    /// The id of the node's master, or an empty text.
     pub(super) master: String,
-    /// Of two owners of a slot, the one with the higher epoch wins. A replica has its master's.
+    /// If two nodes claim a slot, the one with the higher epoch has it. A replica has the epoch of
+    /// its master.
     pub(super) epoch: u64,
     pub(super) slots: Vec<RangeInclusive<u16>>,
 }
 
 impl View {
-    /// Returns the view of this node, if it replies.
+    /// Returns what this node reports, if it replies.
     pub(super) fn of(node: &Redis) -> Option<Self> {
         let reply = node.ask(&["CLUSTER", "NODES"])?;
         let lines = || reply.text().lines().filter_map(|line| line.split_once(' '));
@@ -36,7 +37,7 @@ impl View {
         Some(Self { own: own.to_owned(), members })
     }
 
-    /// The node itself.
+    /// The reporting node.
     pub(super) fn me(&self) -> &Member {
         &self.members[&self.own]
     }
@@ -54,7 +55,7 @@ impl View {
 }
 
 impl Member {
-    /// Reads `127.0.0.1:7000@17000 master - 0 1426238317239 4 connected 5461-10922`.
+    /// Reads a line such as `127.0.0.1:7000@17000 master - 0 1426238317239 4 connected 5461-10922`.
     fn read(line: &str) -> Self {
         let words: Vec<_> = line.split(' ').collect();
         let [_, flags, master, _, _, epoch, link, slots @ ..] = &words[..] else {
@@ -72,7 +73,7 @@ impl Member {
     }
 }
 
-/// Reads `5461-10922` or `5461`, and ignores `[93-<-…]`, a migrating slot.
+/// Reads `5461-10922` or `5461`. Ignores a migrating slot, such as `[93-<-…]`.
 fn range(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     Some(first.parse().ok()?..=last.parse().ok()?)
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn node_line_gives_state_and_slots() {
+    fn cluster_node_line_is_parsed_into_state_and_slots() {
         let line = ":30001@31001 myself,master - 0 0 7 connected 0-5460 7000 [93-<-292f8b]";
         let read = Member::read(line);
         assert!(read.well && read.is_master && read.master.is_empty());

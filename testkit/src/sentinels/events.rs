@@ -19,11 +19,11 @@ pub struct Event {
     pub sentinel: usize,
     /// The name of the event, such as `+switch-master`.
     pub name: String,
-    /// Its subject, such as `mymaster 127.0.0.1 6379 127.0.0.1 6380`.
+    /// The text of the event, such as `mymaster 127.0.0.1 6379 127.0.0.1 6380`.
     pub text: String,
 }
 
-/// All events of all Sentinels while this exists.
+/// Records all events of all Sentinels while this value exists.
 #[derive(Debug)]
 pub struct Events {
     received: Mutex<Receiver<Event>>,
@@ -39,11 +39,11 @@ impl Events {
         Self { streams: streams.collect(), received: Mutex::new(received) }
     }
 
-    /// Waits for an event of this name, of any Sentinel, and drops the ones before it.
+    /// Waits for an event `name` of any Sentinel. Drops the events before it.
     ///
     /// # Panics
     ///
-    /// If none comes within `limit`. The message shows the events that came.
+    /// If no such event comes within `limit`. The message shows the events that came.
     #[track_caller]
     pub fn wait_for(&self, name: &str, limit: Duration) -> Event {
         let started = clock();
@@ -62,7 +62,7 @@ impl Events {
 impl Drop for Events {
     fn drop(&mut self) {
         for stream in &self.streams {
-            // The Sentinel may have closed it already.
+            // This fails if the Sentinel has already closed the connection.
             stream.shutdown(Shutdown::Both).ok();
         }
     }

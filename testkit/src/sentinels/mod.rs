@@ -1,10 +1,10 @@
 //! A master, its replicas, and the Sentinels that watch them.
 //!
-//! Each server and Sentinel is a [`Redis`], to be paused, killed and started again. Sentinels
-//! receive the name of their primary by commands after all servers run. They keep what they know in
-//! a file of their own, also over a restart. A Sentinel looks at its own clock: what they find out
-//! of each other takes them seconds, and a demoted master that comes back is made a replica after
-//! some ten, unless a test [waits for it](Sentinels::wait_until_agreed).
+//! Each server and each Sentinel is a [`Redis`], which a test can pause, kill and start again. When
+//! all servers run, commands tell the Sentinels which primary to watch. A Sentinel stores what it
+//! knows in a file of its own, and remembers it over a restart. Sentinels act by timers, so they
+//! take seconds to find out about each other. They take about ten seconds to make a demoted master
+//! that comes back a replica, unless a test [waits for it](Sentinels::wait_until_agreed).
 
 mod events;
 mod options;
@@ -40,7 +40,7 @@ use view::View;
 /// ```
 #[derive(Debug)]
 pub struct Sentinels {
-    // Sentinels go before the servers, so that they see none of them vanish.
+    // The Sentinels are dropped before the servers, so that no Sentinel sees a server vanish.
     sentinels: Vec<Redis>,
     servers: Vec<Redis>,
     links: Option<Links>,
@@ -62,12 +62,12 @@ impl Sentinels {
         SentinelsOptions::default()
     }
 
-    /// The name of the service.
+    /// The name of the service, by which Sentinels know the primary.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The master and the replicas. The first one was the master at the start.
+    /// The master and the replicas. The first server was the master at the start.
     pub fn servers(&self) -> &[Redis] {
         &self.servers
     }
@@ -92,35 +92,35 @@ impl Sentinels {
         ports.map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
-    /// `redis-sentinel://127.0.0.1:PORT,…/NAME` of all Sentinels, or `rediss-sentinel://…` if
-    /// the servers speak TLS; without passwords.
+    /// `redis-sentinel://127.0.0.1:PORT,…/NAME` with all Sentinels, or `rediss-sentinel://…` if the
+    /// servers use TLS. Passwords are not included.
     pub fn url(&self) -> String {
         let scheme = if self.servers[0].settings().tls { "rediss" } else { "redis" };
         format!("{scheme}-sentinel://{}/{}", self.addresses().join(","), self.name)
     }
 
-    /// The port by which the Sentinels know this one of the [servers](Self::servers). Clients get
-    /// it from them.
+    /// The port at which Sentinels know this one of the [servers](Self::servers). They return this
+    /// port to clients.
     pub fn announced_port(&self, server: usize) -> u16 {
         announced_port(&self.servers[server], &server_name(server), self.links.as_ref())
     }
 
-    /// Returns the current primary: all running Sentinels name the same server, and it reports the
-    /// same role. Waits until that is so.
+    /// Returns the current primary. Waits until all running Sentinels name the same server, and
+    /// this server also reports that it is the primary.
     ///
     /// # Panics
     ///
-    /// If that is not so within 30 seconds.
+    /// If they do not agree within 30 seconds.
     #[track_caller]
     pub fn master(&self) -> &Redis {
         &self.servers[self.master_number()]
     }
 
-    /// The number of the [master](Self::master) among the [servers](Self::servers).
+    /// The index of the [master](Self::master) in [servers](Self::servers).
     ///
     /// # Panics
     ///
-    /// If there is none within 30 seconds.
+    /// If the Sentinels do not agree within 30 seconds.
     #[track_caller]
     pub fn master_number(&self) -> usize {
         let mut found = None;
@@ -131,7 +131,7 @@ impl Sentinels {
         found.expect("found just now")
     }
 
-    /// The number of the server that one of the [sentinels](Self::sentinels) considers the master
+    /// The index of the server that one of the [sentinels](Self::sentinels) considers the master
     /// now. After a [cut](Links::split) it may be the old one. `None` if the Sentinel does not
     /// reply.
     pub fn master_seen_by(&self, sentinel: usize) -> Option<usize> {
@@ -139,12 +139,12 @@ impl Sentinels {
         (0..self.servers.len()).find(|server| self.announced_port(*server) == port)
     }
 
-    /// Makes the Sentinels replace a healthy master, and returns the new one. The old one learns of
-    /// it later, and takes writes until then.
+    /// Makes the Sentinels replace a healthy master, and returns the new one. The old master
+    /// notices this later, and takes writes until then.
     ///
     /// # Panics
     ///
-    /// If that takes longer than 30 seconds.
+    /// If it takes longer than 30 seconds.
     #[track_caller]
     pub fn fail_over(&self) -> &Redis {
         let old = self.master_number();
@@ -158,12 +158,12 @@ impl Sentinels {
         self.wait_for_master_other_than(old)
     }
 
-    /// Waits until the Sentinels agree on a master other than this one of the
-    /// [servers](Self::servers), and returns it.
+    /// Waits until the Sentinels agree on a master other than the server `old`, an index in
+    /// [servers](Self::servers). Returns the new master.
     ///
     /// # Panics
     ///
-    /// If that takes longer than 30 seconds.
+    /// If it takes longer than 30 seconds.
     #[track_caller]
     pub fn wait_for_master_other_than(&self, old: usize) -> &Redis {
         let mut new = None;
@@ -174,13 +174,13 @@ impl Sentinels {
         &self.servers[new.expect("found just now")]
     }
 
-    /// Waits until every running Sentinel sees the others, the same master, and all running servers
-    /// as its replicas, connected. Meanwhile Sentinels talk to each other four times as often as by
-    /// default, and check servers ten times as often.
+    /// Waits until every running Sentinel sees all others, the same master, and all other running
+    /// servers as its connected replicas. Meanwhile, Sentinels send messages to each other four
+    /// times as often as by default, and check servers ten times as often.
     ///
     /// # Panics
     ///
-    /// If that takes longer than a minute; the message shows their views.
+    /// If it takes longer than a minute. The message shows the views of the Sentinels.
     #[track_caller]
     pub fn wait_until_agreed(&self) {
         let _hurried = Hurried::all(&self.sentinels);
@@ -192,7 +192,7 @@ impl Sentinels {
         }
     }
 
-    /// Subscribes to all events of the Sentinels from now on.
+    /// Subscribes to all events of all running Sentinels from now on.
     ///
     /// # Panics
     ///
@@ -201,8 +201,8 @@ impl Sentinels {
         Events::of(&self.sentinels)
     }
 
-    /// Creates a [user](Redis::user) at every running server. A server forgets it at a restart, but
-    /// not a user of [`Options::user`](crate::Options::user).
+    /// Creates a [user](Redis::user) at every running server. A server forgets this user at a
+    /// restart, unlike a user of [`Options::user`](crate::Options::user).
     ///
     /// # Panics
     ///
@@ -212,7 +212,7 @@ impl Sentinels {
         user_at(&self.servers, name, rights);
     }
 
-    /// The same at every running Sentinel.
+    /// Creates a [user](Redis::user) at every running Sentinel.
     ///
     /// # Panics
     ///
@@ -222,7 +222,7 @@ impl Sentinels {
         user_at(&self.sentinels, name, rights);
     }
 
-    /// The certificate of the authority that signed those of all servers and Sentinels.
+    /// The certificate of the authority that signed the certificates of all servers and Sentinels.
     ///
     /// # Panics
     ///
@@ -241,8 +241,8 @@ impl Sentinels {
         running.map(|sentinel| View::of(sentinel, &self.name)).collect()
     }
 
-    /// The number of the server that all running Sentinels consider the master, if it reports that
-    /// role.
+    /// The index of the server that all running Sentinels consider the master, if the server also
+    /// reports that it is the master.
     fn agreed_master(&self) -> Option<usize> {
         let running = (0..self.sentinels.len()).filter(|it| self.sentinels[*it].is_running());
         let seen: Vec<_> = running.map(|sentinel| self.master_seen_by(sentinel)).collect();
@@ -264,8 +264,8 @@ impl Sentinels {
             && replicas.all(|(_, replica)| view::follows(replica, port))
     }
 
-    /// Tells a Sentinel which primary to watch, in one write, because it must not check it before
-    /// it can log in.
+    /// Tells a Sentinel which primary to watch. All commands are one write, because the Sentinel
+    /// must not check the primary before it knows how to log in.
     fn watch(&self, sentinel: &Redis, options: &SentinelsOptions) {
         let quorum = options.quorum.unwrap_or(options.sentinels / 2 + 1).to_string();
         let port = self.announced_port(0).to_string();
@@ -287,11 +287,11 @@ impl Sentinels {
 }
 
 impl SentinelsOptions {
-    /// Starts them all, and waits until every Sentinel knows all others.
+    /// Starts all servers and Sentinels, and waits until every Sentinel knows all others.
     ///
     /// # Panics
     ///
-    /// If there is no Redis on this machine, or one does not start with these settings.
+    /// If there is no Redis on this machine, or a server does not start with these settings.
     pub fn start(mut self) -> Sentinels {
         let links = self.linked.then(Links::default);
         self.certify();
@@ -340,7 +340,7 @@ impl Sentinels {
         replicas.iter().for_each(Redis::wait_until_synced);
     }
 
-    /// Starts all Sentinels, with shorter intervals until they know each other.
+    /// Makes all Sentinels watch the primary, with shorter intervals until they know each other.
     fn introduce(&self, options: &SentinelsOptions) {
         for (number, sentinel) in self.sentinels.iter().enumerate() {
             let (user, password) = sentinel.settings().login();
@@ -362,7 +362,7 @@ impl Sentinels {
     }
 }
 
-/// Sentinels with shorter intervals, as long as this exists.
+/// Makes Sentinels use shorter intervals as long as this value exists.
 struct Hurried<'a>(&'a [Redis]);
 
 impl<'a> Hurried<'a> {
@@ -378,8 +378,8 @@ impl Drop for Hurried<'_> {
     }
 }
 
-/// The interval in which Sentinels announce themselves and check servers, in milliseconds. Before
-/// Redis 7 it cannot be set.
+/// Sets the intervals in which Sentinels announce themselves and check servers, in milliseconds.
+/// Before Redis 7, these intervals cannot be set.
 fn every(sentinels: &[Redis], hello: &str, look: &str) {
     for sentinel in sentinels {
         sentinel.ask(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", hello, "INFO-PERIOD", look]);

@@ -64,27 +64,27 @@ impl SentinelsOptions {
         self.down_after(Duration::from_millis(500))
     }
 
-    /// The time after which a failover is tried again. Default: three seconds.
+    /// The time after which Sentinels try a failover again. Default: three seconds.
     pub fn failover_timeout(mut self, limit: Duration) -> Self {
         self.failover_timeout = limit;
         self
     }
 
-    /// Puts [links](crate::Links) between all of them. Servers are called `redis-0` and so on,
-    /// Sentinels `sentinel-0` and so on.
+    /// Puts [links](crate::Links) between all servers and Sentinels. Servers are called `redis-0`
+    /// and so on, Sentinels `sentinel-0` and so on.
     pub fn links(mut self) -> Self {
         self.linked = true;
         self
     }
 
-    /// The name of the service. Default: `mymaster`.
+    /// The name of the service, by which Sentinels know the primary. Default: `mymaster`.
     pub fn name(mut self, name: &str) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Gives the Sentinels certificates of another authority than that of the servers. They
-    /// trust each other.
+    /// Gives the Sentinels certificates of another authority than that of the servers. Sentinels
+    /// and servers trust each other's authority.
     pub fn own_authority(mut self) -> Self {
         self.own_authority = true;
         self
@@ -102,8 +102,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Settings of every Sentinel. If the servers use TLS, Sentinels do, too, on a second port.
-    /// They may use TLS for clients only.
+    /// Settings of every Sentinel. If the servers use TLS, Sentinels use it, too, on a second port.
+    /// Sentinels may also use TLS for clients only.
     pub fn sentinel_options(mut self, options: Options) -> Self {
         self.sentinel_options = options;
         self
@@ -122,5 +122,5 @@ impl SentinelsOptions {
     }
 }
 
-/// Longer than a healthy server is silent on a busy machine.
+/// A healthy server on a busy machine is never silent for so long.
 const NEVER_ON_A_WHIM: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! The views of Sentinels, and the reports of servers.
+//! What Sentinels know, and what servers report about themselves.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct View {
 type Facts = BTreeMap<String, String>;
 
 impl View {
-    /// Returns the view of this Sentinel, if it replies.
+    /// Returns what this Sentinel knows, if it replies.
     pub(super) fn of(sentinel: &Redis, name: &str) -> Option<Self> {
         let master = facts(&sentinel.ask(&["SENTINEL", "MASTER", name])?);
         let all = |what: &str| {
@@ -26,8 +26,8 @@ impl View {
         Some(Self { master, replicas: all("REPLICAS")?, sentinels: all("SENTINELS")? })
     }
 
-    /// Returns whether it knows this primary, this many replicas and this many other Sentinels, and
-    /// all of them are healthy.
+    /// Returns whether the Sentinel knows this primary, this number of replicas and this number of
+    /// other Sentinels, and considers all of them healthy.
     pub(super) fn is_complete(&self, master: u16, replicas: usize, sentinels: usize) -> bool {
         let port = master.to_string();
         let follows = |it: &&Facts| {
@@ -71,7 +71,7 @@ fn facts(reply: &Reply) -> Facts {
 }
 
 /// Returns whether another Sentinel is healthy. Its last vote that the primary is down does not
-/// count, because Valkey 9 keeps that vote until it has a reason to ask again.
+/// count: Valkey 9 keeps a vote until it has a reason to ask again.
 fn is_well(sentinel: &Facts) -> bool {
     ["sentinel", "sentinel,master_down"].iter().any(|flags| is(sentinel, "flags", flags))
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_report_of_another_sentinel_does_not_count() {
+    fn view_is_incomplete_while_another_sentinel_is_unreachable() {
         for (flags, complete) in [
             ("sentinel", true),
             ("sentinel,master_down", true),

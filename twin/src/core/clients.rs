@@ -25,10 +25,10 @@ pub(crate) struct Client {
     channels: BTreeSet<Channel>,
     /// The bytes in transit to the client, and when they arrive.
     outbox: VecDeque<(Instant, Vec<u8>)>,
-    /// How the connection was cut, while its task still runs.
+    /// How the connection was cut. Empty once its task has ended.
     pub(crate) cut: Option<Cut>,
     waker: Option<Waker>,
-    /// The offset of the data after the last command of the client.
+    /// The replication offset after the last command of the client.
     pub(crate) written: u64,
     pub(crate) blocked: Option<Wait>,
     /// Whether its next command may be about a slot that this node imports.

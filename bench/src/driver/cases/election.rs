@@ -20,7 +20,7 @@ const GROUP: &str = "An election, a leader and a standby of two processes; Redis
 /// The lease of the leader that is killed.
 const TTL: Duration = Duration::from_secs(3);
 
-/// The time in which the standby waits.
+/// After this time, the standby waits.
 const SETTLE: Duration = Duration::from_millis(500);
 
 pub(super) fn run(bench: &mut Bench) {
@@ -36,7 +36,7 @@ pub(super) fn run(bench: &mut Bench) {
     bench.dismiss(&ELECTION);
 }
 
-/// The median time from the beginning of a step-down until the other one leads, in µs.
+/// The median time from the start of a step-down until the standby leads, in µs.
 fn hand_over(bench: &mut Bench, contender: Contender) -> Answer<f64> {
     let (name, length) =
         (format!("turns-{}", contender.library), bench.settings.round_of_processes);
@@ -57,7 +57,7 @@ fn crash(bench: &mut Bench, contender: Contender, round: usize) -> Answer<f64> {
     leader.ask::<Grown>(&Job::Hold { count: 1, prefix: prefix.clone(), ttl_ms })?;
     let standby = bench.worker(contender)?;
     standby.send(&Job::Enter { name: format!("{prefix}-0") })?;
-    // A different part of the lease is over in each round.
+    // In each round, another part of the lease has passed when the leader is killed.
     sleep(SETTLE + TTL / 10 * (round as u32 % 10));
     let died = clock::monotonic_ns();
     drop(leader);

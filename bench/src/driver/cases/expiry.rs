@@ -1,4 +1,4 @@
-//! The time from the end of a silent holder's lease until a waiter acquires.
+//! The time from the end of a paused holder's lease until a waiter acquires.
 
 use super::Bench;
 use crate::{
@@ -21,7 +21,7 @@ pub(super) fn run(bench: &mut Bench) {
     let mut holders: Vec<_> = contenders.iter().map(|it| bench.launch.start(*it)).collect();
     holders = holders.into_iter().map(|it| it.and_then(Worker::ready)).collect();
     for round in 0..bench.settings.rounds {
-        // They wait at the same time, because each needs little processor time.
+        // All contenders wait at the same time, because each needs little processor time.
         let ends: Vec<_> = contenders
             .iter()
             .zip(&mut holders)
@@ -36,8 +36,8 @@ pub(super) fn run(bench: &mut Bench) {
     }
 }
 
-/// Lets one process acquire the lock and pause, while another one waits for it. Returns when the
-/// lease ends.
+/// Lets one process acquire the lock and pause, while another process waits for it. Returns when
+/// the lease ends.
 fn seize(
     bench: &mut Bench,
     contender: Contender,

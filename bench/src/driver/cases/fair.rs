@@ -25,7 +25,7 @@ pub(super) fn run(bench: &mut Bench) {
     }
 }
 
-/// The visits, and the commands of the server for them.
+/// Returns the visits, and the number of commands that the server executed for them.
 fn measure(bench: &mut Bench, contender: Contender, waiters: usize) -> Answer<(VisitLog, u64)> {
     let is_java = contender.language == Language::Java;
     let processes = if is_java { waiters.min(MOST_JVMS) } else { waiters };
@@ -52,8 +52,8 @@ fn note(bench: &mut Bench, contender: Contender, waiters: usize, found: Answer<(
     bench.board.note(less("hand-over, p99", "µs"), column, long);
     let rate = Case::more(GROUP, format!("{waiters} waiters: entries"), "per s");
     bench.board.note(rate.target(Target::BeatsRivals), column, entries / visits.seconds());
-    // A fair lock does not go to its last holder while others wait, so each grant is a hand-over.
-    // Each task has one more after the end, which is no entry.
+    // A fair lock does not go to its last holder while other tasks wait, so each grant goes to
+    // another task. Each task also has one grant after the end, which is not counted as an entry.
     let grants = entries + waiters as f64;
     let each = less("server commands per grant", "count").target(Target::BeatsRivals);
     bench.board.note(each, column, commands as f64 / grants);

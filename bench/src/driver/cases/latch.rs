@@ -1,4 +1,4 @@
-//! The time from the opening of a latch or a barrier until all waiters know it.
+//! The time from the opening of a latch or a barrier until all waiters have passed.
 
 use super::Bench;
 use crate::{
@@ -21,7 +21,7 @@ pub(super) fn run(bench: &mut Bench) {
     measure(bench, LATCH, Gate::Latch, &[LEASEHOLD, REDISSON]);
 }
 
-/// Redisson has no barrier. A latch can replace it once.
+/// Redisson has no barrier. A latch of Redisson can be used instead, but only once.
 pub(super) fn barriers(bench: &mut Bench) {
     measure(bench, BARRIER, Gate::Barrier, &[LEASEHOLD, REDISSON]);
     measure(bench, DOUBLE_BARRIER, Gate::DoubleBarrier, &[LEASEHOLD]);
@@ -37,7 +37,7 @@ fn measure(bench: &mut Bench, group: &'static str, gate: Gate, contenders: &[Con
     });
 }
 
-/// The delays, and the commands of the server.
+/// Returns the delays, and the number of commands that the server executed.
 fn wake(bench: &mut Bench, contender: Contender, job: Job) -> Answer<(Delays, u64)> {
     bench.worker(contender)?;
     let before = server::commands(&bench.redis);

@@ -1,4 +1,4 @@
-//! The best possible times on this machine, for comparison.
+//! The shortest possible times on this machine, for comparison.
 
 use super::Bench;
 use crate::{
@@ -44,13 +44,13 @@ fn round_trip() -> Case {
     Case::less(GROUP, "PING and its reply over loopback, median", "µs")
 }
 
-/// Two processes: one sends, one receives.
+/// Two processes, one of which sends and the other receives.
 pub(super) struct Pair {
     sender: Worker,
     receiver: Worker,
 }
 
-/// Medians.
+/// Median times.
 pub(super) struct Found {
     pub(super) message_us: f64,
     pub(super) round_trip_us: f64,

@@ -1,4 +1,4 @@
-//! The cases: one file per group.
+//! The cases. Each file has one group.
 
 mod cluster;
 mod election;
@@ -20,10 +20,10 @@ mod watchdog;
 
 use super::Bench;
 
-/// Measures a group of cases and notes the figures.
+/// Measures a group of cases and records the figures.
 type Group = fn(&mut Bench);
 
-/// All groups, by the names that `ONLY` accepts.
+/// All groups, by their names for `ONLY`.
 pub(super) const ALL: [(&str, Group); 29] = [
     ("limits", limits::run),
     ("uncontended", uncontended::run),

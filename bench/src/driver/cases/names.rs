@@ -1,4 +1,4 @@
-//! The cost of a pair by the number of names.
+//! The cost of a pair, for various numbers of names.
 
 use super::Bench;
 use crate::{
@@ -11,12 +11,12 @@ use crate::{
 const GROUP: &str = "Acquire and release, going round many names";
 
 const ONE: &[usize] = &[1, 10, 100, 1_000, 10_000];
-/// The number of names is at least the number of tasks, because no two tasks share a name.
+/// There are at least as many names as tasks, because no two tasks share a name.
 const SIXTEEN: &[usize] = &[16, 100, 1_000, 10_000, 100_000];
 
 pub(super) fn run(bench: &mut Bench) {
     let rounds = bench.settings.rounds;
-    // A single task depends on the scheduler, whose latency varies, so it gets more rounds.
+    // The figures of a single task vary with the latency of the scheduler, so it gets more rounds.
     series(bench, 2 * rounds, 1, "names-1", ONE);
     series(bench, rounds, 16, "names-16", SIXTEEN);
 }
@@ -29,7 +29,8 @@ fn series(
     sizes: &'static [usize],
 ) {
     let most = bench.settings.most_names;
-    // The sizes alternate as the contenders do, because they are compared with each other.
+    // In each round, every size runs once for each contender, because the sizes are compared with
+    // each other.
     bench.in_turn(rounds, &[LEASEHOLD, RAW], |bench, contender| {
         for names in sizes.iter().filter(|names| **names <= most) {
             measure(bench, contender, case(tasks, plot, *names), tasks, *names);
@@ -53,8 +54,8 @@ fn measure(bench: &mut Bench, contender: Contender, case: Case, tasks: usize, na
     }
 }
 
-/// By the best round of each size: one slow round of the scheduler would hide the effect of the
-/// number of names.
+/// Compares the best round of each size. With medians, a slow round of the scheduler would hide the
+/// effect of the number of names.
 fn note_deviation(bench: &mut Bench, contender: Contender, tasks: usize, plot: &str) {
     let is_of = |case: &&Case| case.plotted.is_some_and(|(its, _)| its == plot);
     let cases = bench.board.cases.iter().filter(is_of);

@@ -1,4 +1,4 @@
-//! The other primitives, each compared with Redisson's. All tasks use one name.
+//! The primitives other than locks, each compared with that of Redisson. All tasks use one name.
 
 use std::sync::Arc;
 
@@ -24,10 +24,11 @@ use crate::{
 /// The number of permits of semaphores.
 const PERMITS_THERE: u32 = 8;
 
-/// Permits of a rate limiter in 100 ms. One task requests more, and many tasks request far more.
+/// The permits of a rate limiter for each 100 ms. One task requests more than this, and many tasks
+/// far more.
 const RATE: u32 = 2_000;
 
-/// The servers of a quorum.
+/// The number of servers of a quorum.
 const SERVERS: usize = 3;
 
 /// The measurement of one kind of object.
@@ -73,7 +74,7 @@ pub(super) const MAP_ENTRY: Kind =
 pub(super) const SET_ELEMENT: Kind =
     kind("A set: insert an element and remove it, tasks of one process", &SET);
 
-/// Redisson's `poll` has no claim, so it loses the element of a worker that dies.
+/// Redisson's `poll` does not claim: if the worker dies, its element is lost.
 pub(super) const CLAIMS: Kind = Kind {
     tasks: &[1, 16, 64],
     target: None,
@@ -90,7 +91,7 @@ pub(super) fn quorum(bench: &mut Bench) {
 }
 
 pub(super) fn run(bench: &mut Bench, kind: Kind) {
-    // Those of the warm-up are not counted.
+    // The names of the warm-up, which is not counted.
     let names = (0..16).map(|number| format!("warm-{number}"));
     names.for_each(|name| fill(bench, kind, &name));
     for tasks in kind.tasks.iter().copied() {
@@ -149,7 +150,7 @@ fn of_server(kind: Kind, tasks: usize) -> Case {
 }
 
 impl Kind {
-    /// The case with the target of beating Redisson, if there is a target.
+    /// Adds the target of beating Redisson to `case`, if this kind has a target.
     fn beating(self, case: Case) -> Case {
         if self.target.is_some() { case.target(Target::BeatsRivals) } else { case }
     }

@@ -21,11 +21,11 @@ const NO_HAND_OVER: &str = "no process ever took over from another";
 
 const NO_ROOM: &str = "32 JVMs do not fit beside each other on a small machine";
 
-/// As many JVMs as fit in the memory.
+/// So many JVMs fit in the memory.
 const MOST_JVMS: usize = 8;
 
 pub(super) fn run(bench: &mut Bench) {
-    // They warm up for long, so they are started only once. The first round shows whether they fit.
+    // JVMs warm up for a long time, so they start only once. This call shows whether they fit.
     bench.group_of(REDISSON, MOST_JVMS).ok();
     for processes in [2, 8, 32] {
         for contender in with_rivals(None) {
@@ -50,7 +50,7 @@ fn rounds(bench: &mut Bench, processes: usize) {
     }
 }
 
-/// The visits, and the number of commands that the server executed for them.
+/// Returns the visits, and the number of commands that the server executed for them.
 fn measure(bench: &mut Bench, contender: Contender, processes: usize) -> Answer<(VisitLog, u64)> {
     let (name, length) =
         (format!("between-{}", contender.library), bench.settings.round_of_processes);

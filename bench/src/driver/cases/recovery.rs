@@ -1,8 +1,9 @@
 //! The time from a failover until the next grant.
 //!
-//! Leasehold and Redisson request in the same failovers, each for one lock after the other. The
-//! time counts from the moment at which the servers could serve again: when the first sentinel
-//! announces the new master, or the new owner of the slot takes its first write.
+//! Leasehold and Redisson acquire one lock after another during the same failovers. The time counts
+//! from the moment at which the servers could serve again. With sentinels, this is when the first
+//! sentinel announces the new master. In a cluster, it is when the new owner of the slot takes its
+//! first write.
 
 use std::{
     thread,
@@ -29,7 +30,7 @@ const CLUSTER: &str =
 
 const BOTH: [Contender; 2] = [LEASEHOLD, REDISSON];
 
-/// The delay of each of the two, in ms, failover by failover.
+/// The delays of both contenders in ms, one for each failover.
 type Late = [Vec<f64>; 2];
 
 pub(super) fn by_sentinel(bench: &mut Bench) {
@@ -69,9 +70,9 @@ pub(super) fn of_cluster(bench: &mut Bench) {
     });
 }
 
-/// Lets both request locks during `fail_over`, which returns the end of the failover.
+/// Lets both contenders request locks during `fail_over`, which returns the end of the failover.
 fn recover(bench: &mut Bench, late: &mut Late, name: &str, fail_over: impl FnOnce() -> Instant) {
-    // Both are warm before one of them begins.
+    // Both contenders are warm before either of them starts.
     BOTH.into_iter().for_each(|contender| drop(bench.worker(contender).map(drop)));
     let asked = BOTH.map(|contender| ask(bench, contender, name));
     thread::sleep(LEAD);
@@ -83,8 +84,8 @@ fn recover(bench: &mut Bench, late: &mut Late, name: &str, fail_over: impl FnOnc
             Ok(Entered { entered_ns }) if entered_ns > killed => {
                 late.push(entered_ns.saturating_sub(over) as f64 / 1e6);
             }
-            // The machine itself stood still for this long before, so this is no result of the
-            // failover.
+            // There was a gap before the failover, because the machine stood still. So the gap is
+            // no result of the failover.
             Ok(_) => eprintln!("bench: {}: a failover is not counted", contender.library),
             Err(why) => eprintln!("bench: {}: {why}", contender.library),
         }
@@ -97,7 +98,7 @@ fn ask(bench: &mut Bench, contender: Contender, name: &str) -> Answer<()> {
     bench.worker(contender)?.send(&job)
 }
 
-/// When the new master took its first write.
+/// Returns when the new master took its first write.
 fn first_write(new: &Redis, key: &str) -> Instant {
     eventually("the new master takes a write", PATIENCE, || {
         !new.command(&["SET", key, "1"]).is_error()
@@ -124,7 +125,7 @@ fn note(bench: &mut Bench, group: &'static str, late: &Late) {
     }
 }
 
-/// The target is for an idle machine. A busy machine does not explain four times as much.
+/// The target is for an idle machine. Even a busy machine should not need four times as long.
 fn median(group: &'static str) -> Case {
     let case = Case::less(group, "median", "ms").target(Target::AtMost(250.0));
     case.target(Target::NeverAbove(1_000.0))
@@ -135,11 +136,11 @@ fn worst_of(group: &'static str) -> Case {
     case.target(Target::NeverAbove(4_000.0))
 }
 
-/// How long a master must be silent until its sentinels replace it. The nodes of a cluster wait as
-/// long.
+/// For how long a master must be silent before it is replaced, with sentinels and in a cluster.
 const SILENCE: Duration = Duration::from_secs(1);
-/// A gap that is longer is the failover: nothing else takes as long, and no failover is faster.
+/// A gap that is longer than this is the failover. No failover is faster, and nothing else takes so
+/// long.
 const GAP: Duration = Duration::from_millis(500);
-/// How long both request locks before the failover.
+/// For how long both contenders request locks before the failover.
 const LEAD: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(30);

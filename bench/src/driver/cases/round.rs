@@ -1,4 +1,4 @@
-//! One round of pairs, and the work of the server for it.
+//! One round of pairs, and what it costs the server.
 
 use super::Bench;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     job::{Job, Paired},
 };
 
-/// The pairs of a round.
+/// The result of a round.
 pub(super) struct Round {
     paired: Paired,
     server_cpu_seconds: f64,
@@ -14,8 +14,8 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// Sends this job to the worker of `contender`. The first job of a worker warms it up before,
-    /// and that time is not counted.
+    /// Sends this job to the worker of `contender`. A new worker is first warmed up, which is not
+    /// counted.
     pub(super) fn run(bench: &mut Bench, contender: Contender, job: &Job) -> Answer<Self> {
         bench.worker(contender)?;
         let (cpu, commands) = (server::cpu_seconds(&bench.redis), server::commands(&bench.redis));
@@ -25,7 +25,8 @@ impl Round {
         Ok(Self { paired, server_cpu_seconds, commands })
     }
 
-    /// The median of a pair in µs with one task, and pairs in a second with more.
+    /// With one task, the median time of a pair in µs. With more tasks, the number of pairs in a
+    /// second.
     pub(super) fn speed(&self, tasks: usize) -> f64 {
         match tasks {
             1 => self.paired.p50_ns as f64 / 1e3,
@@ -33,17 +34,17 @@ impl Round {
         }
     }
 
-    /// µs for a pair.
+    /// The processor time of the client for a pair, in µs.
     pub(super) fn client_cpu(&self) -> f64 {
         self.paired.cpu_ns as f64 / 1e3 / self.pairs()
     }
 
-    /// µs for a pair.
+    /// The processor time of the server for a pair, in µs.
     pub(super) fn server_cpu(&self) -> f64 {
         self.server_cpu_seconds * 1e6 / self.pairs()
     }
 
-    /// The commands of a pair, including those in scripts.
+    /// The number of commands for a pair, including those that scripts call.
     pub(super) fn commands(&self) -> f64 {
         self.commands as f64 / self.pairs()
     }
@@ -53,7 +54,7 @@ impl Round {
     }
 }
 
-/// `1 task` or `n tasks`.
+/// The text `1 task` or `n tasks`.
 pub(super) fn count(tasks: usize) -> String {
     format!("{tasks} {}", if tasks == 1 { "task" } else { "tasks" })
 }

@@ -27,14 +27,15 @@ pub(super) struct Own {
 const HERE: Own =
     Own { group: "Acquire and release, every task its own name", plot: Some("throughput") };
 
-/// A single task depends on the scheduler, whose latency varies: more rounds give a better median.
+/// The figures of a single task vary with the latency of the scheduler. So it runs more often, for
+/// a better median.
 const TASKS: [usize; 6] = [1, 1, 1, 16, 64, 256];
 
 pub(super) fn run(bench: &mut Bench) {
     rounds(bench, HERE, &TASKS, &with_rivals(Some(RAW)));
 }
 
-/// Measures `contenders` in turns, with each number of tasks.
+/// Measures `contenders` in turn, with each number of tasks.
 pub(super) fn rounds(bench: &mut Bench, own: Own, tasks: &[usize], contenders: &[Contender]) {
     for tasks in tasks {
         bench.in_turn(bench.settings.rounds, contenders, |bench, contender| {

@@ -15,10 +15,10 @@ const GROUP: &str = "Tasks that wait for one name, held by another process";
 
 const TOO_MANY: &str = "that number of callers that poll, or are slow to start, would measure the load, not the memory";
 
-/// More tasks than any connection pool has connections.
+/// More tasks than any library has connections in its pool.
 const FIRST: usize = 100;
 
-/// A lease that is longer than the case.
+/// The lease of the holder, which lasts longer than the case.
 const LEASE_MS: u64 = 600_000;
 
 pub(super) fn run(bench: &mut Bench) {
@@ -40,7 +40,7 @@ pub(super) fn run(bench: &mut Bench) {
     server::clear(&bench.redis);
 }
 
-/// Bytes per task, in a process that ends afterwards with all of its tasks.
+/// Returns the bytes for each task. The process and all of its tasks end after that.
 fn weigh(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<f64> {
     let name = format!("door-{}-{tasks}", contender.library);
     let launch = Launch { weigh: true, ..bench.launch.clone() };
@@ -51,7 +51,7 @@ fn weigh(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<f64> {
     } else {
         bench.ask::<Entered>(contender, &seize)?;
     }
-    // The first waiters create the shared state, such as connections.
+    // The first waiters create shared state, such as connections, which does not count.
     worker.ask::<Grown>(&Job::Wait { tasks: FIRST, name: name.clone() })?;
     let grown: Grown = worker.ask(&Job::Wait { tasks, name })?;
     Ok(grown.bytes as f64 / tasks as f64)

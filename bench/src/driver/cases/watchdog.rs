@@ -1,4 +1,4 @@
-//! The cost of many renewed locks.
+//! The cost of many locks that are renewed.
 
 use std::{thread, time::Duration};
 
@@ -20,12 +20,14 @@ use crate::{
 
 const GROUP: &str = "Locks that are kept by a watchdog";
 
-/// Of Leasehold: each permit is a member of one sorted set. Redisson does not renew its own.
+/// Permits of Leasehold, each of which is a member of one sorted set. Redisson does not renew
+/// permits.
 const OUR_PERMITS: Contender = PERMITS[0];
 
 pub(super) const LOCKS: &str = "locks";
 
-/// The prefixes of the names: of the first hold, and of the holds that are counted.
+/// The prefixes of names: of the first hold, which is not counted, and of the holds that are
+/// counted.
 const FIRST: &str = "first";
 const KEPT: &str = "kept";
 
@@ -41,13 +43,13 @@ pub(super) struct Many {
     pub(super) count: usize,
 }
 
-/// The cost of one library.
+/// The cost of the holds of one library.
 struct Kept {
     idled: Idled,
     server_seconds: f64,
     longest_script_us: f64,
     bytes_each: f64,
-    /// The number of holds at the end.
+    /// The number of holds that the server has at the end.
     there: usize,
 }
 
@@ -63,13 +65,13 @@ pub(super) fn run(bench: &mut Bench) {
     }
 }
 
-/// The same for permits of one name.
+/// Measures permits of one name, instead of locks.
 pub(super) fn permits(bench: &mut Bench) {
     let many = Many { group: GROUP, what: "permits", count: KEPT_PERMITS };
     locks(bench, many, &[OUR_PERMITS]);
 }
 
-/// Lets each of `contenders` renew `count` holds.
+/// Lets each of `contenders` keep `count` holds renewed.
 pub(super) fn locks(bench: &mut Bench, many: Many, contenders: &[Contender]) {
     for contender in contenders {
         match keep(bench, *contender, many.count) {
@@ -84,12 +86,12 @@ pub(super) fn locks(bench: &mut Bench, many: Many, contenders: &[Contender]) {
 fn keep(bench: &Bench, contender: Contender, count: usize) -> Answer<Kept> {
     let mut weighed = None;
     if contender.language == Language::Rust {
-        // Counting memory costs time, so a second process measures the time.
+        // Counting memory costs time, so another process measures the time.
         weighed = Some(hold(bench, contender, count, true)?.1);
         server::clear(&bench.redis);
     }
     let (mut worker, bytes) = hold(bench, contender, count, false)?;
-    // The work that acquisitions leave behind is done by then.
+    // By then, all work that acquisitions leave behind is done.
     thread::sleep(Duration::from_millis(500));
     let (idled, server_seconds, longest_script_us) = watch(bench, &mut worker)?;
     let bytes_each = weighed.unwrap_or(bytes) / count as f64;
@@ -97,7 +99,7 @@ fn keep(bench: &Bench, contender: Contender, count: usize) -> Answer<Kept> {
     Ok(Kept { idled, server_seconds, longest_script_us, bytes_each, there })
 }
 
-/// The number of holds on the server.
+/// The number of holds that the server has.
 fn there(bench: &Bench, contender: Contender) -> usize {
     let there = match contender {
         OUR_PERMITS => server::taken(&bench.redis, KEPT),
@@ -106,7 +108,7 @@ fn there(bench: &Bench, contender: Contender) -> usize {
     there.unsigned_abs() as usize
 }
 
-/// A process with `count` holds, and the bytes that the holds use.
+/// Starts a process with `count` holds. Returns it, and the bytes that the holds use.
 fn hold(bench: &Bench, contender: Contender, count: usize, weigh: bool) -> Answer<(Worker, f64)> {
     let ttl = bench.settings.watched_ttl;
     let launch = Launch { weigh, ttl, ..bench.launch.clone() };
@@ -116,7 +118,7 @@ fn hold(bench: &Bench, contender: Contender, count: usize, weigh: bool) -> Answe
         server::fill(&bench.redis, KEPT, count as u32);
     }
     let ttl_ms = ttl.as_millis() as u64;
-    // The first hold creates the shared state.
+    // The first hold creates shared state, which does not count.
     worker.ask::<Grown>(&Job::Hold { count: 1, prefix: FIRST.to_owned(), ttl_ms })?;
     let grown: Grown = worker.ask(&Job::Hold { count, prefix: KEPT.to_owned(), ttl_ms })?;
     Ok((worker, grown.bytes as f64))
@@ -145,7 +147,7 @@ fn note(bench: &mut Bench, contender: Contender, many: Many, kept: &Kept) {
     }
 }
 
-/// A lost hold of Leasehold fails the run. One of another library is only noted.
+/// A lost hold of Leasehold makes the run fail. A lost hold of another library is only recorded.
 fn note_lost(bench: &mut Bench, contender: Contender, many: Many, there: usize) {
     let why = format!("it kept only {there} of {}", many.count);
     match contender.column {
@@ -177,7 +179,7 @@ impl Many {
         Case::less(self.group, format!("{} {}: {figure}", self.count, self.what), unit)
     }
 
-    /// The plots show locks on one server.
+    /// The plots show only locks on one server.
     fn plotted(self, case: Case, plot: &'static str) -> Case {
         let shown = self.group == GROUP && self.what == LOCKS;
         if shown { case.plot(plot, self.count) } else { case }

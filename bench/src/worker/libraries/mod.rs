@@ -1,4 +1,4 @@
-//! The libraries, behind one trait: one file for each.
+//! The libraries. Each file implements one of them for the same trait.
 
 mod leasehold;
 mod local;
@@ -30,9 +30,9 @@ pub(crate) use self::{
 };
 use super::Outcome;
 
-/// A library that locks names.
+/// A library with locks.
 ///
-/// The methods are the code of a user of the library, with its default settings.
+/// The methods do what a user of the library would write, with its default settings.
 pub(crate) trait Library: Clone + Send + Sync + 'static {
     /// A hold, which can be released.
     type Held: Send + 'static;
@@ -46,7 +46,7 @@ pub(crate) trait Library: Clone + Send + Sync + 'static {
     /// Releases the lock, and waits for the reply.
     fn release(&self, held: Self::Held) -> impl Future<Output = Outcome<()>> + Send;
 
-    /// Acquires a lock that the library renews: each third of `ttl`, or at its own interval.
+    /// Acquires a lock that the library renews after each third of `ttl`, or at its own interval.
     fn hold(&self, _name: &str, _ttl: Duration) -> impl Future<Output = Outcome<Self::Held>> + Send {
         async { Err("nobody measures that".into()) }
     }
@@ -60,12 +60,12 @@ pub(crate) trait Library: Clone + Send + Sync + 'static {
         async { Err("nobody measures that".into()) }
     }
 
-    /// The client of latches and barriers, if this is Leasehold.
+    /// The Leasehold client, for latches and barriers. An error if this is another library.
     fn client(&self) -> Outcome<&Client> {
         Err("it has no latch".into())
     }
 
-    /// The greatest lag of a renewal so far, if the library reports it.
+    /// How late a renewal has been at most, if the library reports it.
     fn lag(&self) -> Option<Duration> {
         None
     }

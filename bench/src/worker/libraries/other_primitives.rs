@@ -1,4 +1,4 @@
-//! The other primitives of Leasehold, each used like a lock.
+//! The primitives of Leasehold other than locks, each used like a lock.
 
 use std::{fmt, future::Future, marker::PhantomData, time::Duration};
 
@@ -9,7 +9,7 @@ use leasehold::{
 
 use super::{Library, Outcome};
 
-/// One kind of object, as a lock.
+/// A kind of object that is used like a lock.
 pub(crate) trait Kind: fmt::Debug + Send + Sync + 'static {
     /// A hold, which can be released.
     type Held: Send + 'static;
@@ -18,7 +18,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync + 'static {
 
     fn release(held: Self::Held) -> impl Future<Output = Outcome<Release>> + Send;
 
-    /// Acquires an object that is renewed each third of `ttl`.
+    /// Acquires an object that is renewed after each third of `ttl`.
     fn hold(
         _client: &Client,
         _name: &str,
@@ -28,7 +28,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A client that uses only objects of this kind.
+/// A client that uses objects of only one kind.
 #[derive(Debug)]
 pub(crate) struct Only<K>(Client, PhantomData<K>);
 
@@ -124,14 +124,15 @@ impl Kind for OfPermits {
         Ok(held.release().await?)
     }
 
-    /// One name for all names with the same prefix, because permits are renewed and not names.
+    /// Names with the same prefix become one name, because here many permits of one name are
+    /// renewed.
     async fn hold(client: &Client, name: &str, ttl: Duration) -> Outcome<ExpirablePermits> {
         let (prefix, _) = name.rsplit_once('-').ok_or("a name has a number")?;
         Ok(client.expirable_semaphore(prefix)?.ttl(ttl).acquire().await?)
     }
 }
 
-/// Nothing is released: permits leave the interval by time.
+/// There is nothing to release: permits come back after the interval.
 #[derive(Debug)]
 pub(crate) struct OfLimiter;
 
@@ -162,7 +163,7 @@ impl Kind for Fair {
     }
 }
 
-/// Two locks at once.
+/// Two locks that are held together.
 #[derive(Debug)]
 pub(crate) struct Multi;
 
@@ -199,7 +200,7 @@ impl Kind for Candidate {
     }
 }
 
-/// An entry is inserted, and then read.
+/// Acquiring inserts an entry, and releasing reads it.
 #[derive(Debug)]
 pub(crate) struct OfMap;
 
@@ -218,7 +219,7 @@ impl Kind for OfMap {
     }
 }
 
-/// An element is inserted, and then removed.
+/// Acquiring inserts an element, and releasing removes it.
 #[derive(Debug)]
 pub(crate) struct OfSet;
 
@@ -237,7 +238,7 @@ impl Kind for OfSet {
     }
 }
 
-/// An element is pushed, one is claimed, and it is done.
+/// Acquiring pushes an element and claims one. Releasing reports it as done.
 #[derive(Debug)]
 pub(crate) struct OfQueue;
 

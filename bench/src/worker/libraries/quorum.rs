@@ -1,4 +1,4 @@
-//! Leasehold's quorum lock. The URL has those of all servers, with commas.
+//! Leasehold's quorum lock. Its URL is a list of the URLs of all servers, with commas.
 
 use leasehold::{QuorumClient, QuorumGuard};
 

@@ -1,4 +1,4 @@
-//! The plain commands of Leasehold over one connection of the same crate, or over one to each node
+//! The commands of Leasehold, sent over one connection of the same crate, or over one to each node
 //! of a cluster. This is the lower limit of the cost of a pair.
 
 use std::{
@@ -23,14 +23,14 @@ pub(crate) struct Raw {
     holds: Arc<AtomicU64>,
 }
 
-/// A server, and its slots.
+/// A node, and its slots.
 #[derive(Debug)]
 struct Node {
     slots: RangeInclusive<u16>,
     connection: MultiplexedConnection,
 }
 
-/// The name of a granted lock, and its owner.
+/// A lock that was granted: its name, and the owner.
 #[derive(Debug)]
 pub(crate) struct Held {
     name: String,
@@ -86,7 +86,7 @@ impl Library for Raw {
 }
 
 impl Raw {
-    /// The connection to the server of this name.
+    /// The connection to the node that has `name`.
     fn at(&self, name: &str) -> Outcome<MultiplexedConnection> {
         if let [node] = &*self.nodes {
             return Ok(node.connection.clone());
@@ -97,7 +97,7 @@ impl Raw {
     }
 }
 
-/// The nodes of a cluster in which each node has one range of slots.
+/// The nodes of a cluster. Each node must have only one range of slots.
 async fn nodes(seeds: &str) -> Outcome<Vec<Node>> {
     let seed = seeds.split(',').next().ok_or("no node is named")?;
     let mut seed = connect(&format!("redis://{seed}")).await?;
@@ -110,14 +110,14 @@ async fn nodes(seeds: &str) -> Outcome<Vec<Node>> {
     Ok(nodes)
 }
 
-/// The first part of an owner. An owner is as long as one of the library, and each hold has its own,
-/// so that the server does the same work.
+/// The first part of an owner. Owners are as long as those of the library, and each hold has its
+/// own, so that the server does the same work.
 const CLIENT: &str = "6e3a54b4-8f3c-4f0e-9d5b-3a1f0c7d2b90";
 
-/// First slot, last slot, and the master: its address, its id and more fields.
+/// The first slot, the last slot, and the master: its address, its port, its id and more fields.
 type Range = (u16, u16, (String, u16, Value, Value));
 
-/// A connection with the same settings as the library's.
+/// Opens a connection with the settings that the library uses.
 pub(super) async fn connect(url: &str) -> Outcome<MultiplexedConnection> {
     let info = redis::IntoConnectionInfo::into_connection_info(format!("{url}?protocol=resp3"))?;
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);

@@ -1,4 +1,4 @@
-//! Locks that a replica has acknowledged, and plain locks of the same client.
+//! Locks that a replica must acknowledge, and plain locks of the same client.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redis::{Value, aio::MultiplexedConnection};
 use super::{Library, Outcome, leasehold::Leasehold, other_primitives::Kind, raw::connect};
 use crate::job::TTL;
 
-/// A lock that is granted after one replica has acknowledged it.
+/// Locks that one replica must acknowledge before they are granted.
 #[derive(Debug)]
 pub(crate) struct Replicated;
 
@@ -35,7 +35,7 @@ impl Library for Beside {
     async fn connect(url: &str) -> Outcome<Self> {
         let client = Client::connect(url).await?;
         for number in 0..OTHERS {
-            // The task ends with the process.
+            // The task runs until the process ends.
             drop(tokio::spawn(ask_for_ever(client.clone(), format!("replicated-{number}"))));
         }
         Ok(Self(Leasehold::of(client)))
@@ -60,12 +60,12 @@ impl Library for Beside {
 
 async fn ask_for_ever(client: Client, name: String) {
     loop {
-        // A suspended replica does not reply. That is intended.
+        // If the replica is suspended, this fails. The failure is expected.
         drop(Replicated::acquire(&client, &name).await);
     }
 }
 
-/// SET and WAIT in one write, over one connection.
+/// `SET` and `WAIT` in one write, over one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct RawWait(MultiplexedConnection);
 
@@ -100,7 +100,7 @@ impl Library for RawWait {
     }
 }
 
-/// The number of tasks that wait for replicas meanwhile.
+/// The number of tasks that wait for replicas at the same time.
 const OTHERS: usize = 16;
 
 const PATIENCE: Duration = Duration::from_secs(2);

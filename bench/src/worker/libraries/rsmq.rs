@@ -1,4 +1,5 @@
-//! The crate rsmq_async. A received message is hidden for a time, and deleted when it is done.
+//! The crate rsmq_async. A received message is hidden for a time, and is deleted when the work is
+//! done.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -10,7 +11,7 @@ use super::{Library, Outcome};
 #[derive(Clone, Debug)]
 pub(crate) struct Messages {
     rsmq: Rsmq,
-    /// The queues that are there.
+    /// The queues that were created.
     created: Arc<Mutex<HashSet<String>>>,
 }
 
@@ -48,9 +49,13 @@ impl Library for Messages {
         self.create(name).await?;
         let mut rsmq = self.rsmq.clone();
         rsmq.send_message(name, "element", None).await?;
-        let message = rsmq.receive_message::<String>(name, None).await?;
-        let id = message.ok_or("each task sends a message before it receives one")?.id;
-        Ok(Received { queue: name.to_owned(), id })
+        // rsmq reads the server's time first. If other tasks send and receive before its second
+        // request, only messages with a later time are left, and rsmq returns none.
+        loop {
+            if let Some(message) = rsmq.receive_message::<String>(name, None).await? {
+                return Ok(Received { queue: name.to_owned(), id: message.id });
+            }
+        }
     }
 
     async fn release(&self, held: Received) -> Outcome<()> {

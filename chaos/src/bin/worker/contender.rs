@@ -1,4 +1,4 @@
-//! One task that contends: it requests, holds for a short time, releases, and pauses.
+//! One task that contends: it acquires, holds for a short time, releases, and pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl AcquireTimeout {
     }
 }
 
-/// One task of a worker.
+/// One contending task of a worker.
 #[derive(Debug)]
 pub(crate) struct Contender {
     orders: Arc<Orders>,
@@ -46,7 +46,7 @@ pub(crate) struct Contender {
     rng: Rng,
 }
 
-/// One attempt of a contender: the object, and the use of the hold.
+/// One attempt: the object, and what the contender does with the hold.
 #[derive(Debug)]
 struct Attempt {
     hold: u64,
@@ -55,15 +55,15 @@ struct Attempt {
     max_wait: AcquireTimeout,
     /// How long it holds.
     stay: Duration,
-    /// How long after its release it writes once more, if it does.
+    /// How long after its release it writes once more. `None` if it does not.
     late: Option<Duration>,
-    /// The elements that it appends to a queue before it claims one.
+    /// The number of elements that it appends to a queue before it claims one.
     pushes: u64,
-    /// Whether a claimed element goes back to its queue.
+    /// Whether it gives the claimed element back to the queue.
     goes_back: bool,
 }
 
-/// Acquires, by the method for this timeout.
+/// Acquires by the method that fits the timeout.
 macro_rules! acquire {
     ($lock:expr, $max_wait:expr, $guard:expr) => {
         match $max_wait {
@@ -97,7 +97,9 @@ impl Contender {
             self.orders.objects.iter().filter(|it| it.kind != Kind::Latch).collect();
         let object = self.rng.choice(wanted).expect("there is something to want");
         let stay = match self.rng.u32(0..100) {
-            // Longer than a lease, so the hold is renewed. Renewals do not wait for replicas.
+            // Longer than a lease, so that the client must renew the hold. Renewals do not wait for
+            // replicas, so a promoted replica may have an older lease. Replicated objects are
+            // therefore held briefly.
             0 if !object.replicated => Duration::from_millis(self.orders.ttl_ms * 3 / 2),
             1..=5 => Duration::from_millis(self.rng.u64(100..600)),
             _ => Duration::from_micros(self.rng.u64(500..20_000)),
@@ -111,7 +113,7 @@ impl Contender {
         let late = (object.has_tokens() && self.rng.bool())
             .then(|| Duration::from_millis(self.rng.u64(1..100)));
         let max_wait = AcquireTimeout::choose(&mut self.rng);
-        // Redisson workers only take elements.
+        // Redisson workers take elements, but never append any.
         let (pushes, goes_back) = (self.rng.u64(1..=2), self.rng.u32(0..5) == 0);
         let object = object.called(&now_called(&self.names, &object.name));
         let hold = self.pipe.next_hold();
@@ -121,10 +123,10 @@ impl Contender {
     async fn live(&mut self, mut attempt: Attempt) {
         let (hold, name) = (attempt.hold, attempt.object.name.clone());
         self.pipe.send(&WorkerEvent::Ask { hold, name, mode: attempt.mode, call: now() });
-        // A disobedient task cannot invent a token.
+        // A disobedient task has no token to write with.
         let may_disobey = self.orders.disobeys && !attempt.object.has_tokens();
         let granted = if may_disobey && self.rng.u32(0..10) == 0 {
-            // Long enough to meet another holder.
+            // Long enough to overlap with another holder.
             attempt.stay = DISOBEYS;
             self.disobey(&attempt).await
         } else {
@@ -178,8 +180,8 @@ impl Contender {
         })
     }
 
-    /// The permits of a killed process never come back to a semaphore, so no task waits without a
-    /// bound.
+    /// A semaphore never gets the permits of a killed process back. So no task waits for one
+    /// without a timeout.
     async fn acquire_permit(
         &self,
         attempt: &Attempt,
@@ -208,8 +210,8 @@ impl Contender {
         .map(Guard::Leader))
     }
 
-    /// Pushes some elements, and claims one. Redisson workers may take them, so no task waits
-    /// without a bound.
+    /// Pushes some elements, and claims one. Redisson workers may have taken all elements, so no
+    /// task waits without a timeout.
     async fn claim(
         &self,
         attempt: &Attempt,
@@ -233,7 +235,7 @@ impl Contender {
         Ok(())
     }
 
-    /// Believes in a hold without one. Of a queue, it is that of an element that went back.
+    /// Acts as a holder without a request. For a queue, takes an element that was given back.
     async fn disobey(&self, attempt: &Attempt) -> Result<Option<Guard>, Error> {
         if attempt.object.kind != Kind::Queue {
             return Ok(Some(Guard::Nothing { element: None }));
@@ -244,8 +246,9 @@ impl Contender {
         Ok(Some(Guard::Nothing { element }))
     }
 
-    /// Holds, and checks from time to time whether it still does. Each check is dated before its
-    /// request: a process that is suspended right after a check has done nothing since.
+    /// Holds, and checks repeatedly whether it still does. The recorded time of a check is the time
+    /// before the check. If the process is suspended right after a check, it has done nothing since
+    /// that time.
     async fn stay(&self, attempt: &Attempt, guard: Guard, entered: Nanos) {
         let hold = attempt.hold;
         let until = entered + nanos(attempt.stay);
@@ -267,7 +270,7 @@ impl Contender {
         match guard.release().await {
             Ok(End::Released) => self.pipe.send(&WorkerEvent::Left { hold, at: now() }),
             Ok(End::Done) => self.pipe.send(&WorkerEvent::Done { hold, at: now() }),
-            // The element may be done.
+            // The element may be done, so this is not recorded as a loss.
             Err(_) if attempt.mode == Mode::Claim => {}
             Ok(End::Lost) | Err(_) => self.pipe.send(&WorkerEvent::Lost { hold, at: believed }),
         }
@@ -277,7 +280,7 @@ impl Contender {
         }
     }
 
-    /// Writes without a check, like a process that was suspended between the check and the write.
+    /// Writes without a check, like a process that was suspended between its check and its write.
     fn write(&self, attempt: &Attempt, token: Option<u64>) {
         if let Some(token) = token {
             let (name, hold) = (attempt.object.name.clone(), attempt.hold);
@@ -286,13 +289,13 @@ impl Contender {
     }
 }
 
-/// The name of the error, without details.
+/// The name of the error, without its details.
 fn word(error: &Error) -> String {
     let text = format!("{error:?}");
     text.split([' ', '(', '{']).next().unwrap_or_default().to_owned()
 }
 
-/// How long a disobedient task believes in a hold.
+/// How long a disobedient task acts as a holder.
 const DISOBEYS: Duration = Duration::from_millis(500);
-/// The interval of these checks.
+/// The interval between two checks of a hold.
 const STEP: Duration = Duration::from_millis(5);

@@ -28,12 +28,13 @@ impl EventPipe {
         self.send(&WorkerEvent::Ready { at: now() });
     }
 
-    /// Writes the event before it returns, so that later events come later in the pipe.
+    /// Writes the event to the pipe before it returns, so that events are in the order of their
+    /// calls.
     pub(crate) fn send(&self, event: &WorkerEvent) {
         let line = event.line() + "\n";
         let mut out = stdout().lock();
         if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
-            // The reader has ended.
+            // The reader of the pipe has ended.
             exit(1);
         }
     }

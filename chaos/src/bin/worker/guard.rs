@@ -1,4 +1,4 @@
-//! One type for the guards of all kinds.
+//! One type for the guards of objects of all kinds.
 
 use leasehold::{
     Claim, Error, ExpirablePermits, FencedGuard, Leadership, LockGuard, MultiGuard, Release,
@@ -16,22 +16,22 @@ pub(crate) enum Guard {
     Permits(ExpirablePermits),
     Claim {
         claim: Claim<String>,
-        /// Whether the element goes back to the queue in the end, and is not done.
+        /// Whether the claim ends by giving the element back, instead of reporting it as done.
         goes_back: bool,
     },
-    /// A hold without a request, by a disobedient task. Of a queue, it has an element that went
-    /// back.
+    /// A disobedient task acts as a holder without a request. For a queue, it has an element that
+    /// was given back.
     Nothing {
         element: Option<String>,
     },
 }
 
-/// The confirmed end of a hold.
+/// How the end of a hold was confirmed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Released,
     Done,
-    /// It was over before.
+    /// The hold was lost before the release.
     Lost,
 }
 

@@ -1,4 +1,4 @@
-//! One task that waits at a latch, passes, and waits at the next one.
+//! One task that waits at a latch, passes it, and waits at the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl LatchWaiter {
         }
     }
 
-    /// Whether it has passed.
+    /// Waits at a latch. Returns whether the task has passed it.
     async fn wait_at(&self, name: &str, stopped: &mut watch::Receiver<bool>) -> bool {
         let hold = self.pipe.next_hold();
         let (mode, call) = (Mode::Pass, now());

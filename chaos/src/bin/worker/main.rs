@@ -1,5 +1,5 @@
 //! A worker with Leasehold: it reads its orders from stdin, contends, and writes its events to
-//! stdout. The end of stdin kills it together with all its holds.
+//! stdout. The end of stdin kills it together with all of its holds.
 
 mod contender;
 mod event_pipe;
@@ -58,11 +58,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ended?;
     }
     client.shutdown(Duration::from_secs(5)).await;
-    // Reading stdin blocks a thread for which the runtime would wait.
+    // A blocked read of stdin occupies a thread, and the runtime would wait for this thread.
     exit(0)
 }
 
-/// Follows its orders until the order to stop.
+/// Follows orders until the order to stop.
 async fn obey(lines: &mut Lines<BufReader<Stdin>>, names: &Names) {
     while let Ok(Some(line)) = lines.next_line().await {
         match serde_json::from_str(&line) {

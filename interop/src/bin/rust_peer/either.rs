@@ -20,7 +20,7 @@ pub(crate) enum AnyGuard {
     Fenced(FencedGuard),
 }
 
-/// Calls the same method of any of them.
+/// Calls the same method of each variant.
 macro_rules! either {
     ($either:expr, $it:ident => $output:expr) => {
         match $either {
@@ -80,7 +80,7 @@ impl AnyLock {
 }
 
 impl AnyGuard {
-    /// The token of a fenced hold.
+    /// The token, if it is a hold of a fenced lock.
     pub(crate) fn token(&self) -> Option<u64> {
         match self {
             Self::Plain(_) => None,

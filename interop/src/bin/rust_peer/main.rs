@@ -1,8 +1,9 @@
 //! A process with a real Leasehold client, which executes commands: a JSON line for each.
 //!
-//! The twin of `leasehold.interop.Main` in Java, with the same flags, commands and replies.
-//! Commands are read from stdin and name a thread. Here a thread is a task that keeps the guards of
-//! its holds. The end of stdin kills the process together with all its holds, like a crash.
+//! It is the counterpart of `leasehold.interop.Main` in Java, with the same flags, commands and
+//! replies. It reads commands from stdin, and each command names a thread. A thread is a task that
+//! keeps the guards of its holds. The end of stdin kills the process together with all of its
+//! holds, like a crash.
 
 mod either;
 
@@ -66,7 +67,7 @@ async fn connect(flags: &Flags) -> leasehold::Result<Client> {
     builder.connect(flags.text("url").expect("a --url")).await
 }
 
-/// A task that stands for a thread: it executes one command after the other, and keeps its guards.
+/// A task instead of a Java thread. It executes one command after the other, and keeps its guards.
 struct Task {
     client: Client,
     flags: Flags,
@@ -85,7 +86,7 @@ impl Task {
     async fn obey(&mut self, command: Command) {
         let began_at = now();
         if command.text("op") == "lost" {
-            // The caller continues with other commands while the task waits.
+            // The task of this thread can execute other commands while the spawned task waits.
             let lost = self.held(&command.held_as()).map(AnyGuard::lost);
             tokio::spawn(async move {
                 let outcome = match lost {
@@ -196,8 +197,8 @@ impl Task {
         })
     }
 
-    /// Like Redisson's `release(n)`: releases the guard with this number of permits, if there is
-    /// one.
+    /// Like Redisson's `release(n)`. If the task has a guard with this number of permits, releases
+    /// it; otherwise adds permits.
     async fn gives_back(
         &mut self,
         semaphore: &Semaphore,
@@ -251,14 +252,14 @@ impl Task {
             lock = lock.lease(lease);
         }
         if kind == "spin" {
-            // The intervals of Redisson's exponential back-off.
+            // The same pauses as Redisson's exponential backoff.
             let (first, longest) = (Duration::from_millis(1), Duration::from_millis(128));
             lock = lock.wait_strategy(WaitStrategy::Polling { initial: first, max: longest });
         }
         Ok(lock)
     }
 
-    /// Reenters a hold of this task, or acquires a read hold under its write hold.
+    /// Reenters a hold of this task, or acquires a read hold under the task's write hold.
     async fn again(&self, command: &Command) -> Option<leasehold::Result<AnyGuard>> {
         if let Some(guard) = self.held(&command.held_as()) {
             return Some(guard.reenter().await);
@@ -272,7 +273,7 @@ impl Task {
         }
     }
 
-    /// The guard of this task for `name`.
+    /// A guard of this task for `name`, if it has one that is held.
     fn held(&self, name: &str) -> Option<&AnyGuard> {
         self.guards.get(name)?.iter().find(|guard| guard.is_held())
     }
@@ -291,7 +292,7 @@ impl Task {
         }
     }
 
-    /// Adds to a counter without atomicity, like `Crowd` in Java.
+    /// Increments a counter by a read and a write, like `Crowd` in Java.
     async fn contend(&self, gate: &Gate, command: &Command) -> Value {
         let began = Instant::now();
         let limit = command.number("seconds").map(Duration::from_secs);
@@ -324,7 +325,7 @@ impl Task {
     }
 }
 
-/// The result of a request that began at `asked`.
+/// The result of an attempt that began at `asked`.
 fn attempt(asked: Instant, acquired: bool) -> Value {
     let (acquired_at, waited) = (now(), asked.elapsed());
     let mut value = json!({ "acquired": acquired, "waited_ms": millis(waited) });
@@ -334,7 +335,7 @@ fn attempt(asked: Instant, acquired: bool) -> Value {
     value
 }
 
-/// The object that excludes the contenders.
+/// The lock or the semaphore that excludes contenders.
 #[derive(Clone)]
 enum Gate {
     Lock(AnyLock),
@@ -415,7 +416,7 @@ impl Round {
         }
     }
 
-    /// Reads the counter, waits and writes it.
+    /// Reads the counter, waits, and writes it.
     async fn add(&self, redis: &mut Connection) {
         let seen = block_in_place(|| redis.command(&["GET", &self.counter]));
         let next =
@@ -425,7 +426,7 @@ impl Round {
         assert_eq!(set.text(), "OK");
     }
 
-    /// Checks that the counter does not change while it holds a read lock.
+    /// Checks that the counter does not change while the contender holds a read lock.
     async fn look(&self, redis: &mut Connection) {
         let (readers, beside) = (self.readers(), format!("{}:beside", self.counter));
         if block_in_place(|| redis.command(&["INCR", &readers])).number() > 1 {
@@ -513,7 +514,8 @@ impl Command {
         self.0[field].as_str().unwrap_or_default()
     }
 
-    /// The key of its guards: each side of a read-write lock has its own.
+    /// The key of the guards of this command. The two sides of a read-write lock have different
+    /// keys.
     fn held_as(&self) -> String {
         let name = self.text("name");
         match self.text("kind") {
@@ -541,7 +543,7 @@ impl Flags {
         let mut flags = HashMap::new();
         while let (Some(name), Some(value)) = (words.next(), words.next()) {
             let known = KNOWN.iter().any(|known| name.strip_prefix("--") == Some(known));
-            // An unknown setting must not be ignored, because a test would rely on it.
+            // An unknown setting is an error, because a test would rely on its effect.
             assert!(known, "Leasehold has nothing for {name}");
             flags.insert(name[2..].to_owned(), value);
         }
@@ -591,11 +593,11 @@ fn answer(command: &Command, began_at: u64, outcome: Outcome) {
 
 fn say(line: &Value) {
     let mut out = std::io::stdout().lock();
-    // The pipe is closed when the test is over.
+    // When the test has ended, the pipe is closed.
     _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Microseconds of the wall clock, which Java uses as well.
+/// The wall clock in microseconds, as in Java.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     u64::try_from(since.as_micros()).expect("not that far in the future")

@@ -28,7 +28,7 @@ fn slot(waits: &mut Line<'_>) -> RequestSlot {
 }
 
 #[tokio::test(start_paused = true)]
-async fn latch_reply_is_shared_only_with_earlier_waiters() {
+async fn latch_reply_is_shared_only_with_waiters_before_the_request() {
     let (_engine, contention, name) = door();
     // given a task that sends a request, and two tasks in line
     let mut asker = contention.line(&name, PLAIN, true, || true).await.unwrap();
@@ -52,7 +52,7 @@ async fn latch_reply_is_shared_only_with_earlier_waiters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn earlier_reply_is_not_shared_with_a_later_waiter() {
+async fn waiter_shares_only_a_reply_to_a_later_request() {
     let (_engine, contention, name) = door();
     let mut asker = contention.line(&name, PLAIN, true, || true).await.unwrap();
     asker.asks();

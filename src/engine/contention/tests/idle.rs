@@ -22,7 +22,7 @@ fn latches() -> [Latch; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sleeping_latch_waiter_delays_no_later_waiter() {
+async fn unpolled_latch_waiter_delays_no_later_waiter() {
     let [latch, operator] = latches();
     operator.set(1).await.unwrap();
     let mut first = pin!(latch.wait());
@@ -34,7 +34,7 @@ async fn sleeping_latch_waiter_delays_no_later_waiter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unpolled_reply_delays_others_only_briefly() {
+async fn waiter_that_never_reads_its_reply_delays_others_briefly() {
     let [latch, operator] = latches();
     operator.set(1).await.unwrap();
     let mut first = pin!(latch.wait());
@@ -54,7 +54,7 @@ async fn pool(permits: u32) -> [ExpirableSemaphore; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sleeping_waiter_gets_the_permit_after_the_next() {
+async fn unpolled_waiter_gets_the_permit_after_the_next_waiter() {
     let [here, there] = pool(1).await;
     let taken = there.acquire().await.unwrap();
     let mut first = Box::pin(here.acquire());
@@ -78,7 +78,7 @@ async fn sleeping_waiter_gets_the_permit_after_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sleeping_waiter_is_first_again_when_it_is_polled() {
+async fn unpolled_waiter_is_first_again_when_it_is_polled() {
     let store = MemoryStore::new();
     let [here, there] = [(); 2].map(|()| Client::with_store(&store).lock("door").unwrap());
     let taken = there.acquire().await.unwrap();
@@ -99,7 +99,7 @@ async fn sleeping_waiter_is_first_again_when_it_is_polled() {
 
 /// Two tasks want a name. The first one has the request slot, and loses it to the second.
 #[tokio::test(start_paused = true)]
-async fn late_grant_after_a_lost_slot_belongs_to_its_task() {
+async fn late_grant_belongs_to_its_task_though_it_lost_the_slot() {
     let (engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let second = in_line(&contention, &name);
@@ -120,7 +120,7 @@ async fn late_grant_after_a_lost_slot_belongs_to_its_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_without_its_slot_gets_no_wakeup_of_the_next() {
+async fn waiter_that_lost_its_slot_gets_no_wakeup_of_the_next_owner() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let before = first.listen(PLAIN);
@@ -142,7 +142,7 @@ async fn waiter_without_its_slot_gets_no_wakeup_of_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sleeping_slot_owner_keeps_its_slot_until_its_time() {
+async fn slot_owner_keeps_its_slot_until_its_planned_request() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     assert!(first.listen(PLAIN).until_notified(Instant::now() + SOON).await, "that it listens now");

@@ -29,7 +29,7 @@ async fn name_without_waiters_is_removed_at_once() {
 }
 
 #[tokio::test]
-async fn entries_of_unwanted_names_are_bounded() {
+async fn number_of_names_without_waiters_is_bounded() {
     let (_engine, contention, _) = door();
     for n in 0..2 * MOST_LINGERING {
         contention.note(&Object::lock(format!("door-{n}")), RemoteWaiters::Listeners);
@@ -38,7 +38,7 @@ async fn entries_of_unwanted_names_are_bounded() {
 }
 
 #[tokio::test]
-async fn waited_names_are_removed_before_the_watchdog_runs() {
+async fn too_many_unused_names_are_removed_at_once() {
     let (_engine, contention, _) = door();
     for n in 0..=MOST_LINGERING {
         // The first name also wakes the watchdog. That notification is consumed here.
@@ -54,7 +54,7 @@ async fn waited_names_are_removed_before_the_watchdog_runs() {
 /// Once, a woken task was planned before all idle names. The watchdog checked this task again and
 /// again, and no idle name.
 #[tokio::test(start_paused = true)]
-async fn grant_in_transit_keeps_no_unused_names() {
+async fn unused_names_are_removed_while_another_name_is_handed_off() {
     let (engine, contention, door) = door();
     let first = hold(&engine, &door).await;
     let _waits = (in_line(&contention, &door), in_line(&contention, &door));

@@ -40,7 +40,7 @@ async fn offered_grant_is_released_when_the_client_closes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closed_client_hands_off_nothing() {
+async fn client_hands_off_nothing_after_its_shutdown() {
     let (store, engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let mut waits = Box::pin(permits.acquire());
@@ -52,7 +52,7 @@ async fn closed_client_hands_off_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_releases_an_unseen_hand_off_grant() {
+async fn shutdown_releases_a_hand_off_grant_that_no_task_took() {
     let (store, engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let other = permits.clone();
@@ -82,7 +82,7 @@ async fn offered_grant_goes_to_the_next_when_its_task_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ignored_offer_is_released() {
+async fn offered_grant_is_released_when_no_task_takes_it() {
     let (store, _engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let mut waits = Box::pin(permits.acquire());
@@ -94,7 +94,7 @@ async fn ignored_offer_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn offered_grant_is_void_when_the_store_lost_it() {
+async fn waiter_does_not_use_an_offered_grant_that_the_store_lost() {
     let (_store, engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let hold = engine.watchdog.holds().remove(0);
@@ -118,7 +118,7 @@ async fn shutdown_counts_running_requests_as_pending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sleeping_waiter_without_a_grant_delays_no_shutdown() {
+async fn unpolled_waiter_without_a_grant_delays_no_shutdown() {
     let (_store, engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let mut waits = Box::pin(permits.acquire());

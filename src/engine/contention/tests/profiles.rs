@@ -26,7 +26,7 @@ async fn waits(acquires: &mut (impl Future<Output = crate::Result<ExpirablePermi
 }
 
 #[tokio::test(start_paused = true)]
-async fn permit_of_a_leaving_waiter_is_not_doubled() {
+async fn permit_offered_to_a_leaving_waiter_is_granted_only_once() {
     let (here, ours, _theirs) = two_permits().await;
     let mut goes = Box::pin(here.acquire());
     waits(&mut goes).await;
@@ -38,7 +38,7 @@ async fn permit_of_a_leaving_waiter_is_not_doubled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_free_permit_does_not_grant_a_request_for_two() {
+async fn request_for_two_permits_is_not_granted_one_free_permit() {
     let (here, ours, _theirs) = two_permits().await;
     let mut goes = Box::pin(here.acquire_many(2));
     waits(&mut goes).await;

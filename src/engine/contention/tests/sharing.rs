@@ -81,7 +81,7 @@ async fn readers_in_line_acquire_before_a_later_writer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reader_that_never_yields_waits_behind_one_of_its_client() {
+async fn unyielding_reader_waits_behind_a_yielding_reader_in_line() {
     for (behind, least, most) in [(false, 0, 1), (true, 5, 11)] {
         let (store, here) = prices();
         let there = [(); 2].map(|()| Client::with_store(&store).read_write_lock("prices").unwrap());
@@ -102,7 +102,7 @@ async fn reader_that_never_yields_waits_behind_one_of_its_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writer_that_also_reads_shares_with_no_task() {
+async fn read_hold_of_a_writer_is_not_shared_while_it_writes() {
     let (_store, prices) = prices();
     let writing = prices.write().acquire().await.unwrap();
     let reading = prices.acquire_read_with(&writing).await.unwrap();
@@ -116,7 +116,7 @@ async fn writer_that_also_reads_shares_with_no_task() {
 /// Once, another task shared the read hold of a writer before the store had executed a guarded
 /// write of that writer.
 #[tokio::test(start_paused = true)]
-async fn read_hold_of_a_writer_is_shared_after_its_release() {
+async fn read_hold_of_a_writer_is_shared_after_its_write_hold_ended() {
     for ends in ["dropped", "release cancelled", "release unanswered", "lease over"] {
         let (store, prices) = prices();
         let lease = Duration::from_secs(if ends == "lease over" { 1 } else { 30 });
@@ -171,7 +171,7 @@ async fn writer_releases_each_of_its_two_reading_guards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_with_a_writer_of_another_client_is_refused() {
+async fn acquire_read_with_refuses_the_write_guard_of_another_client() {
     let (store, prices) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let writing = there.write().acquire().await.unwrap();
@@ -197,7 +197,7 @@ async fn ended_hold_is_not_shared() {
 /// With many readers that do not pause between their reads, there are moments with only one reader
 /// left.
 #[tokio::test(start_paused = true)]
-async fn readers_with_short_holds_ask_once() {
+async fn readers_with_short_holds_share_one_request() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let reads = Arc::new(AtomicU32::new(0));
@@ -324,7 +324,7 @@ fn wait_for<T>(future: impl Future<Output = T>) -> Option<T> {
 /// Without a pause between two read holds, a waiter that is woken only by releases would never
 /// acquire.
 #[tokio::test(start_paused = true)]
-async fn reader_yields_to_others_after_sharing_ended() {
+async fn reader_pauses_for_other_clients_after_sharing_ended() {
     let (_store, here) = prices();
     let read = here.read();
     let came = async |after| {
@@ -351,7 +351,7 @@ async fn reader_yields_to_others_after_sharing_ended() {
 /// Once, a reader waited for a fixed time only. With 64 tasks on a busy machine, the next hold then
 /// began before the previous one had ended.
 #[tokio::test(start_paused = true)]
-async fn reader_waits_for_old_shares_then_leaves_a_window() {
+async fn reader_after_sharing_waits_for_old_shares_and_a_pause() {
     for tries in [false, true] {
         let (store, here) = prices();
         let read = here.read();
@@ -402,7 +402,7 @@ async fn reader_asks_after_an_earlier_dropped_guard_is_released() {
 /// Once, a task that paused for others counted as waiting for a reply, and lost its slot only after
 /// six seconds.
 #[tokio::test(start_paused = true)]
-async fn unpolled_yielding_task_keeps_its_slot_for_two_seconds() {
+async fn unpolled_pausing_task_delays_others_for_two_rests_at_most() {
     let (_store, here) = prices();
     let read = here.read();
     let _sharing = [read.acquire().await.unwrap(), read.acquire().await.unwrap()];
@@ -452,7 +452,7 @@ async fn yielding_reader_gets_no_share_after_shutdown_began() {
 /// If tokio's budget of a task is used up, tokio wakes the task only when a worker thread is free.
 /// Here the only worker thread is blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn shares_arrive_for_a_foreign_executor_on_a_runtime_thread() {
+async fn foreign_executor_acquires_shares_on_a_runtime_thread() {
     let (_store, here) = prices();
     let read = here.read().local_handoff(10_000, Duration::from_secs(60));
     let _beside = read.acquire().await.unwrap();

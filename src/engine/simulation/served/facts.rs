@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grant_to_a_later_waiter_breaks_the_order() {
+    fn judge_reports_a_fair_grant_to_a_later_waiter() {
         let mut queue = Queue::default();
         let mut sees = |command: &str| queue.sees("gate", command);
         assert_eq!(sees("HSET gate a:1 1"), None);

@@ -531,7 +531,7 @@ pub(super) fn outlives(key: &str) -> bool {
     key.starts_with("redisson_lock_token") || key.ends_with(DATA)
 }
 
-/// Returns how soon a waiter without a queue entry acquires in a yield window.
+/// Returns how long a waiter without a queue entry waits for a yield window.
 fn window_comes(scenario: &Scenario) -> Duration {
     let pollers = scenario.polling && !scenario.restless;
     match pollers || scenario.outsiders > 0 || scenario.redisson && scenario.busy_poller {

@@ -36,8 +36,8 @@ impl FaultInjector {
         self.judge.sleeps(&peer.gate, time, || peer.process.sleeps(time));
     }
 
-    /// Ends the runtime of a client: its tasks are aborted. New tasks work for the client on the
-    /// next runtime.
+    /// Ends the runtime of a client: its tasks are aborted. On its next runtime, the client gets
+    /// new tasks.
     fn end_runtime(&mut self, peer: &Arc<Peer>) {
         self.log(|| format!("{} loses its runtime", peer.id));
         self.judge.fault(WITHOUT_RUNTIME);

@@ -120,7 +120,9 @@ pub(super) trait InRedis {
 
 /// Rejects a request that this kind does not support.
 fn unsupported<T>() -> Reply<T> {
-    Err(Failure::Unsupported("this primitive does not support the request"))
+    Err(Failure::Unsupported(
+        "this primitive does not support this request; report a bug of Leasehold",
+    ))
 }
 
 /// Evaluates `$answer` with the type of `$kind`. Only this macro and [`held_as`] distinguish kinds.

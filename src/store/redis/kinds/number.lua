@@ -19,7 +19,7 @@ end
 -- Returns an error if Java's `int` cannot hold the number.
 local function uncountable(number)
     if math.abs(number) > 2147483647 then
-        return redis.error_reply('ERR Java counts from -2147483647 to 2147483647')
+        return redis.error_reply('ERR the number is outside the range of Java, from -2147483647 to 2147483647')
     end
 end
 

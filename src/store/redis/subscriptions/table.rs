@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn subscription_is_requested_once_and_reported_when_whole() {
+    fn subscription_is_requested_once_and_reported_when_complete() {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn transient_rejection_costs_one_more_request() {
+    fn temporarily_rejected_subscription_is_requested_again() {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn lasting_rejection_removes_one_permission_for_a_while() {
+    fn denied_subscription_removes_one_permission_for_a_while() {
         let (mut table, now) = (table(), Instant::now());
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn returning_waiter_is_subscribed_in_the_end() {
+    fn waiter_that_returns_while_unsubscribing_is_subscribed() {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_of_different_slots_are_left_one_slot_at_a_time() {
+    fn channels_are_unsubscribed_one_slot_at_a_time() {
         let mut table = Table::of("id", Delivery::Nodes(Channels::Sharded));
         table.begin();
         let names = ["door", "window"].map(name);
@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_subscribers_prevent_queueing() {
+    fn waiter_does_not_queue_if_subscribers_cannot_be_counted() {
         let mut table = Table::of("id", Delivery::Nodes(Channels::Plain));
         table.begin();
         table.listen(&name("door"));
@@ -758,7 +758,7 @@ mod tests {
     }
 
     #[test]
-    fn subscriptions_end_as_wanted_from_any_seed() {
+    fn subscriptions_end_as_requested_for_any_seed() {
         for seed in 0..2_000 {
             let mut server = Server::of(seed);
             (0..200).for_each(|_| server.step());

@@ -19,11 +19,11 @@ impl Warned {
         drop(warned);
         match what {
             Denied::Queue => tracing::warn!(target: "leasehold", lock = %object.name,
-                "wait queue denied: each release wakes all waiters"),
+                "wait queue denied by the ACL: each release wakes all waiters"),
             Denied::OwnChannels => tracing::warn!(target: "leasehold", lock = %object.name,
-                "channels of Leasehold denied: waiters do not queue"),
+                "channels of Leasehold denied by the ACL: waiters do not queue"),
             Denied::Releases => tracing::warn!(target: "leasehold", lock = %object.name,
-                "subscriptions denied: waiters poll more often"),
+                "subscriptions denied by the ACL: waiters poll more often"),
         }
     }
 }

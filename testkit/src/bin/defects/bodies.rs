@@ -1,15 +1,15 @@
-//! Finds the bodies of functions in Rust source. It knows comments, strings and characters, because
+//! Finds the bodies of functions in Rust source. It skips comments, strings and characters, because
 //! these may contain braces.
 
 use std::ops::Range;
 
-/// Returns the bodies of the functions of `text`, with their braces. A nested function is part of
-/// the outer one.
+/// Returns the bodies of the functions of `text`, with their braces. The body of a nested function
+/// is only part of the outer body.
 pub(crate) fn bodies(text: &str) -> Vec<Range<usize>> {
     let mut tokens = Tokens { text, at: 0 };
     let mut found = vec![];
     while let Some(token) = tokens.next() {
-        // Without a name it is a type.
+        // A `fn` without a name is a type.
         if token.is("fn") && tokens.next().is_some_and(Token::is_word) {
             found.extend(body(&mut tokens));
         }
@@ -45,7 +45,7 @@ fn end(tokens: &mut Tokens<'_>) -> Option<usize> {
     Some(tokens.at)
 }
 
-/// A word, or a character outside of words.
+/// A word, or one character that is not part of a word.
 #[derive(Clone, Copy)]
 struct Token<'text> {
     text: &'text str,
@@ -99,7 +99,7 @@ impl<'text> Tokens<'text> {
         }
     }
 
-    /// Continues after a text that ends with `quote`, unless a backslash precedes the quote.
+    /// Continues after a text that ends with `quote`. A quote after a backslash does not end it.
     fn skip_quoted(&mut self, quote: char) {
         let mut chars = self.rest().char_indices().skip(1);
         while let Some((at, it)) = chars.next() {
@@ -115,7 +115,7 @@ impl<'text> Tokens<'text> {
         self.at = self.text.len();
     }
 
-    /// Continues after a character, or after the quote of a lifetime.
+    /// Continues after a character literal, or after the quote of a lifetime.
     fn skip_character(&mut self) {
         let mut chars = self.rest().chars().skip(1);
         match (chars.next(), chars.next()) {
@@ -124,7 +124,7 @@ impl<'text> Tokens<'text> {
         }
     }
 
-    /// Continues after a raw string, if one begins here.
+    /// If a raw string starts at this place, continues after it.
     fn skip_raw(&mut self) {
         let hashes = self.rest().bytes().take_while(|it| *it == b'#').count();
         if self.rest()[hashes..].starts_with('"') {
@@ -186,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn function_in_a_function_is_part_of_it() {
+    fn nested_function_is_part_of_the_outer_function() {
         assert_eq!(found("fn a() { fn b() {} b() }"), ["{ fn b() {} b() }"]);
     }
 
     #[test]
-    fn braces_in_comments_strings_and_characters_count_for_nothing() {
+    fn braces_in_comments_strings_and_characters_are_ignored() {
         for inside in [
             "// } é\n",
             "/* } /* } */ } */",

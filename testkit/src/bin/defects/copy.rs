@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::planting::Texts;
 
-/// The parts of the project that the tests are built from.
+/// The files and folders of the project that are needed to build its tests.
 const PARTS: [&str; 14] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -27,7 +27,7 @@ const PARTS: [&str; 14] = [
     "twin",
 ];
 
-/// The folder of the copy. No other run uses it while this value exists.
+/// The folder of the copy. While this value exists, no other run uses the folder.
 pub(crate) struct WorkingCopy {
     folder: PathBuf,
     _lock: File,
@@ -44,14 +44,14 @@ impl WorkingCopy {
         Ok(Self { folder, _lock: lock })
     }
 
-    /// The path of this `name` in the copy.
+    /// The path in the copy for `name`.
     pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
-/// Makes `folder` a copy of the sources in `root`, with `texts` instead of some files. Unchanged
-/// files keep their time, so cargo builds nothing twice.
+/// Makes `folder` a copy of the sources in `root`. Files that are in `texts` get their text from
+/// there. Unchanged files keep their modification time, so cargo builds nothing twice.
 pub(crate) fn copy(root: &Path, folder: &Path, texts: &Texts) -> Result<(), String> {
     let output = |error: io::Error| format!("{}: {error}", folder.display());
     let mut files = BTreeSet::new();
@@ -70,7 +70,7 @@ pub(crate) fn copy(root: &Path, folder: &Path, texts: &Texts) -> Result<(), Stri
     remove_others(folder, &wanted).map_err(output)
 }
 
-/// Adds a file to `files`, or those of a folder.
+/// Adds `from` to `files`, or all files in it if it is a folder.
 fn list(from: &Path, files: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     if !from.is_dir() {
         files.insert(from.to_owned());
@@ -87,7 +87,7 @@ fn write(file: &Path, text: &[u8]) -> io::Result<()> {
     fs::write(file, text)
 }
 
-/// Removes the files that an earlier run has left there.
+/// Removes files of an earlier run that are not `wanted`.
 fn remove_others(folder: &Path, wanted: &BTreeSet<PathBuf>) -> io::Result<()> {
     let mut files = BTreeSet::new();
     list(folder, &mut files)?;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_has_the_texts_that_are_planted_and_sources_stay() {
+    fn copy_has_the_planted_texts_and_sources_stay_unchanged() {
         let (project, into) = (project(), tempfile::tempdir().unwrap());
         let texts = Texts::from([("src/a", "defect".into()), ("src/b", "more".into())]);
         copy(project.path(), into.path(), &texts).unwrap();
@@ -138,7 +138,7 @@ mod tests {
         fs::write(project.path().join("src/a"), "changed").unwrap();
         copy(project.path(), into.path(), &Texts::new()).unwrap();
 
-        // then the copy has changed, and all other files keep their time
+        // then the copy has the changes, and all other files keep their modification time
         assert_eq!(fs::read_to_string(into.path().join("src/a")).unwrap(), "changed");
         assert!(!into.path().join("src/gone/b").exists());
         assert_eq!(written("docs/a"), before);

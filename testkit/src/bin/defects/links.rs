@@ -30,7 +30,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_cluster"),
         Defect {
-            says: "several replies come in the wrong order",
+            says: "the replies to one request with several replies come in the wrong order",
             edits: &[Edit {
                 file: "link/src/pipe/wire.rs",
                 from: "                come.push(value);\n                Answered::Many(sender, come)",
@@ -184,7 +184,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "another primary is not published",
+            says: "a change of the primary is not published",
             edits: &[Edit {
                 file: "link/src/discovery/sentinels.rs",
                 from: "        self.master.set(believed);\n",
@@ -305,7 +305,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_cluster"),
         Defect {
-            says: "a slot has the master before its own",
+            says: "a slot is assigned to the previous master in the list",
             edits: &[Edit {
                 file: "link/src/topology/slot_map.rs",
                 from: "        usize::from(owner).checked_sub(1)\n",

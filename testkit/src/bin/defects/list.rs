@@ -1,7 +1,7 @@
 //! The defects, as data.
 //!
-//! Each defect is a text in the sources, and its replacement. The text must occur exactly once. So
-//! if the sources change, this list must change with them.
+//! Each defect is a text in the sources, and its replacement. The text must occur exactly once in
+//! its file. If a change to the sources changes such a text, this list must change, too.
 
 use crate::{Defect, Edit, Finder};
 
@@ -190,7 +190,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::unacknowledged_grant_is_released_and_leaves_nothing",
+            "engine::acquire::acknowledged::tests::unacknowledged_grant_is_released_and_leaves_no_state",
         ),
         Defect {
             says: "a grant with too few replicas is returned",
@@ -203,7 +203,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::unacknowledged_grant_is_released_and_leaves_nothing",
+            "engine::acquire::acknowledged::tests::unacknowledged_grant_is_released_and_leaves_no_state",
         ),
         Defect {
             says: "a grant with too few replicas is not released",
@@ -242,7 +242,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::handed_over_grant_is_counted_again_at_a_new_server",
+            "engine::acquire::acknowledged::tests::handed_over_grant_needs_replicas_of_the_new_server",
         ),
         Defect {
             says: "replicas of the old server count at the new one",
@@ -261,14 +261,14 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the topology of a node that was cut off replaces a newer one",
             edits: &[Edit {
                 file: "link/src/topology/snapshot.rs",
-                from: "Ordering::Less => now < self.believed_at + REMEMBERED,",
-                to: "Ordering::Less => now < self.believed_at,",
+                from: "is_some_and(|at| now < at + REMEMBERED)",
+                to: "is_some_and(|at| now < at)",
             }],
         },
     ),
     (
         Finder::Link(
-            "topology::snapshot::tests::moved_slot_outranks_an_older_topology_for_one_second",
+            "topology::snapshot::tests::moved_reply_overrides_an_equally_old_topology_for_a_second",
         ),
         Defect {
             says: "a node that does not know of a moved slot replaces the topology",
@@ -317,7 +317,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Link("replica_ack::tests::call_during_a_round_joins_the_next_round"),
+        Finder::Link("replica_ack::tests::call_during_a_wait_command_joins_the_next_wait_command"),
         Defect {
             says: "a call that comes during a WAIT gets its result",
             edits: &[Edit {
@@ -339,7 +339,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a guarded write does not check the owner",
             edits: &[Edit {
@@ -350,7 +350,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a guarded write is made in part",
             edits: &[Edit {
@@ -414,7 +414,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::silent_message_connection_is_found_under_load"),
+        Finder::Unit("store::redis::tests::silent_subscription_connection_is_found_under_load"),
         Defect {
             says: "a notification of another kind counts as a reply of the connection",
             edits: &[Edit {
@@ -426,7 +426,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::lingering::grant_in_transit_keeps_no_unused_names",
+            "engine::contention::tests::lingering::unused_names_are_removed_while_another_name_is_handed_off",
         ),
         Defect {
             says: "a name in a hand-off hides idle names from the check",
@@ -452,7 +452,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::watchdog::schedule::tests::renewal_of_the_previous_hold_extends_the_next",
+            "engine::watchdog::schedule::tests::renewal_sent_before_a_hand_off_extends_the_next_hold",
         ),
         Defect {
             says: "a renewal of the previous hold does not count for the next one",
@@ -475,7 +475,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::waiter_returns_shut_down_after_shutdown"),
+        Finder::Unit("engine::contention::tests::waiter_gets_no_slot_and_no_grant_after_shutdown"),
         Defect {
             says: "a task may wait after the shutdown of its client",
             edits: &[Edit {
@@ -487,7 +487,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::background::tests::request_executed_after_a_later_grant_is_withdrawn",
+            "engine::release::background::tests::request_that_is_executed_after_its_retry_is_withdrawn",
         ),
         Defect {
             says: "a hand-off forgets that an earlier request got no reply",
@@ -512,7 +512,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "the same queue entry holds back in two yield windows",
             edits: &[Edit {
@@ -537,7 +537,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::profiles::permit_of_a_leaving_waiter_is_not_doubled",
+            "engine::contention::tests::profiles::permit_offered_to_a_leaving_waiter_is_granted_only_once",
         ),
         Defect {
             says: "an offered grant passes to a next task with another lease profile",
@@ -550,7 +550,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::profiles::one_free_permit_does_not_grant_a_request_for_two",
+            "engine::contention::tests::profiles::request_for_two_permits_is_not_granted_one_free_permit",
         ),
         Defect {
             says: "a grant passes to a woken task with another lease profile",
@@ -596,7 +596,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::writer_that_also_reads_shares_with_no_task",
+            "engine::contention::tests::sharing::read_hold_of_a_writer_is_not_shared_while_it_writes",
         ),
         Defect {
             says: "a hold is shared while a task waits for the other side",
@@ -608,7 +608,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::sharing::readers_with_short_holds_ask_once"),
+        Finder::Unit(
+            "engine::contention::tests::sharing::readers_with_short_holds_share_one_request",
+        ),
         Defect {
             says: "the last reader releases without letting other tasks run",
             edits: &[Edit {
@@ -672,7 +674,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::reader_waits_for_old_shares_then_leaves_a_window",
+            "engine::contention::tests::sharing::reader_after_sharing_waits_for_old_shares_and_a_pause",
         ),
         Defect {
             says: "holds of readers follow each other without a pause",
@@ -685,7 +687,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::reader_waits_for_old_shares_then_leaves_a_window",
+            "engine::contention::tests::sharing::reader_after_sharing_waits_for_old_shares_and_a_pause",
         ),
         Defect {
             says: "a new reader does not wait for the end of the shared hold",
@@ -722,7 +724,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::unpolled_yielding_task_keeps_its_slot_for_two_seconds",
+            "engine::contention::tests::sharing::unpolled_pausing_task_delays_others_for_two_rests_at_most",
         ),
         Defect {
             says: "a reader that pauses counts as a task that waits for a reply",
@@ -759,7 +761,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::read_hold_of_a_writer_is_shared_after_its_release",
+            "engine::contention::tests::sharing::read_hold_of_a_writer_is_shared_after_its_write_hold_ended",
         ),
         Defect {
             says: "a read hold is shared while a guarded write of its writer may be in flight",
@@ -771,7 +773,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "readers do not wait for waiting writers",
             edits: &[Edit {
@@ -795,7 +797,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a read hold for a writer is granted without its write hold",
             edits: &[Edit {
@@ -806,18 +808,29 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "the renewal of a writer shortens its longer read lease",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/prolong.lua",
-                from: "if writes == 1 and redis.call('PTTL', lock) < ttl then",
-                to: "if writes == 1 and ttl > 0 then",
+                from: "if left < ttl or left > ttl and redis.call('HLEN', lock) == 2 then",
+                to: "if left then",
             }],
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Defect {
+            says: "a renewal never shortens the lease of an only reader",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/read_write/renew.lua",
+                from: "if left < 0 or left > 0 and redis.call('HLEN', lock) == 2 then",
+                to: "if left < 0 then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a writer that keeps reading keeps the TTL of its write hold",
             edits: &[Edit {
@@ -828,7 +841,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a reader waits for writers that came after it",
             edits: &[Edit {
@@ -839,7 +852,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a reader is renewed after the end of its lease",
             edits: &[Edit {
@@ -850,7 +863,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a dead reader blocks writers",
             edits: &[Edit {
@@ -933,7 +946,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::lost_grant_is_used_by_no_task"),
+        Finder::Unit("engine::contention::tests::grant_lost_during_a_hand_off_is_used_by_no_task"),
         Defect {
             says: "a loss that is reported during a hand-off is ignored",
             edits: &[Edit {
@@ -944,7 +957,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::hand_off_passes_grant_and_slot_together"),
+        Finder::Unit("engine::contention::tests::hand_off_passes_the_grant_and_the_request_slot"),
         Defect {
             says: "the end of a hold takes the request slot from the next hold",
             edits: &[Edit {
@@ -956,7 +969,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sleeping_waiter_takes_no_slot_when_its_name_is_removed",
+            "engine::contention::tests::unpolled_waiter_gets_no_old_slot_after_its_name_is_removed",
         ),
         Defect {
             says: "tickets start again at 0 when a name is forgotten",
@@ -968,7 +981,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::task_after_hand_over_lets_others_ask_first"),
+        Finder::Unit(
+            "engine::contention::tests::returning_task_waits_until_other_clients_have_asked",
+        ),
         Defect {
             says: "a returning task does not let other clients acquire first",
             edits: &[Edit {
@@ -979,7 +994,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::release_that_finds_waiters_is_remembered"),
+        Finder::Unit(
+            "engine::contention::tests::release_that_finds_remote_waiters_marks_the_name_contended",
+        ),
         Defect {
             says: "a release does not note the waiters that it found",
             edits: &[Edit {
@@ -1039,7 +1056,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::subscriptions_end_as_wanted_from_any_seed",
+            "store::redis::subscriptions::table::tests::subscriptions_end_as_requested_for_any_seed",
         ),
         Defect {
             says: "a temporarily rejected subscription is never requested again",
@@ -1052,7 +1069,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::subscriptions_end_as_wanted_from_any_seed",
+            "store::redis::subscriptions::table::tests::subscriptions_end_as_requested_for_any_seed",
         ),
         Defect {
             says: "confirmed subscriptions are not requested on the next connection",
@@ -1065,7 +1082,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::lasting_rejection_removes_one_permission_for_a_while",
+            "store::redis::subscriptions::table::tests::denied_subscription_removes_one_permission_for_a_while",
         ),
         Defect {
             says: "a denied permission is never tried again",
@@ -1091,7 +1108,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::subscriptions_end_as_wanted_from_any_seed",
+            "store::redis::subscriptions::table::tests::subscriptions_end_as_requested_for_any_seed",
         ),
         Defect {
             says: "a subscription that is confirmed after it was given up stays",
@@ -1103,7 +1120,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a check of a fixed lease changes the lease",
             edits: &[Edit {
@@ -1147,7 +1164,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::queue_head_acquires_after_each_yield_window"),
+        Finder::Unit(
+            "engine::contention::tests::client_waits_two_yield_windows_to_let_the_queue_head_acquire",
+        ),
         Defect {
             says: "a returning waiter sends its request together with the queue head after a yield window",
             edits: &[Edit {
@@ -1158,7 +1177,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::events::tests::resting_waiter_asks_again_when_the_store_recovers"),
+        Finder::Unit("engine::events::tests::pausing_waiter_asks_again_when_the_store_recovers"),
         Defect {
             says: "waiters do not send requests when the store is reachable again",
             edits: &[Edit {
@@ -1169,7 +1188,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::temporary_replica_removes_no_permission"),
+        Finder::Unit("store::redis::tests::permissions_are_kept_while_the_server_is_a_replica"),
         Defect {
             says: "a temporary READONLY counts as a denied queue",
             edits: &[Edit {
@@ -1191,7 +1210,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a script grants more than there are",
             edits: &[Edit {
@@ -1202,7 +1221,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a repeated acquisition counts twice",
             edits: &[Edit {
@@ -1213,7 +1232,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a script renews what has expired",
             edits: &[Edit {
@@ -1224,7 +1243,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a repeated change happens twice",
             edits: &[Edit {
@@ -1235,7 +1254,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a release does not announce free permits",
             edits: &[Edit {
@@ -1246,7 +1265,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::acquire::waiting::tests::long_waiter_is_named_and_must_withdraw"),
+        Finder::Unit(
+            "engine::acquire::waiting::tests::long_waiter_sends_its_waiting_time_and_must_withdraw_it",
+        ),
         Defect {
             says: "a waiter for many permits is overtaken for ever",
             edits: &[Edit {
@@ -1270,19 +1291,19 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "an unsupported request returns the error of a server",
             edits: &[Edit {
                 file: "src/store/redis/kinds/mod.rs",
-                from: "Failure::Unsupported(\"this primitive",
-                to: "Failure::refused(\"ERR\", \"this primitive",
+                from: "Failure::Unsupported(\n",
+                to: "Failure::refused(\n        \"ERR\",\n",
             }],
         },
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::answers::latch_reply_is_shared_only_with_earlier_waiters",
+            "engine::contention::tests::answers::latch_reply_is_shared_only_with_waiters_before_the_request",
         ),
         Defect {
             says: "the reply for a latch counts for tasks that came after its request",
@@ -1294,7 +1315,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a release adds permits that were never acquired",
             edits: &[Edit {
@@ -1305,7 +1326,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a repeated count counts twice",
             edits: &[Edit {
@@ -1316,7 +1337,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::hopeless_waiter_blocks_others_for_one_turn_at_most"),
+        Finder::Unit(
+            "store::redis::tests::waiter_for_too_many_permits_blocks_others_half_the_time",
+        ),
         Defect {
             says: "permits are left for ever to a waiter for permits of dead clients",
             edits: &[
@@ -1334,7 +1357,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "the end of a preferred waiter is not announced",
             edits: &[Edit {
@@ -1345,7 +1368,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::refused_change_changes_nothing"),
+        Finder::Unit("store::redis::tests::denied_change_leaves_the_number_of_permits_unchanged"),
         Defect {
             says: "a change happens before its idempotency key is rejected",
             edits: &[Edit {
@@ -1356,7 +1379,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a lease is shortened under its holder",
             edits: &[Edit {
@@ -1367,7 +1390,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a waiter without a request in flight leaves an entry when it gives up",
             edits: &[Edit {
@@ -1378,7 +1401,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("primitives::permits::tests::permit_with_a_seen_id_is_not_handed_over"),
+        Finder::Unit("primitives::permits::tests::permit_is_not_handed_off_after_its_id_was_read"),
         Defect {
             says: "permits: an id that was read passes to the next task",
             edits: &[Edit {
@@ -1389,7 +1412,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::watchdog::tests::all_received_replies_are_processed_at_once"),
+        Finder::Unit("engine::watchdog::tests::watchdog_processes_all_received_replies_at_once"),
         Defect {
             says: "the watchdog handles only a few replies each time that it runs",
             edits: &[Edit {
@@ -1413,7 +1436,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::acquire::waiting::tests::late_waiter_of_many_names_asks_less_often"),
+        Finder::Unit(
+            "engine::acquire::waiting::tests::waiter_asks_less_often_if_replies_are_late_for_many_names",
+        ),
         Defect {
             says: "waiters with late replies send requests as often as before",
             edits: &[Edit {
@@ -1450,7 +1475,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::offers::closed_client_hands_off_nothing"),
+        Finder::Unit(
+            "engine::contention::tests::offers::client_hands_off_nothing_after_its_shutdown",
+        ),
         Defect {
             says: "permits are handed off within a closed client",
             edits: &[Edit {
@@ -1474,7 +1501,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::offers::ignored_offer_is_released"),
+        Finder::Unit(
+            "engine::contention::tests::offers::offered_grant_is_released_when_no_task_takes_it",
+        ),
         Defect {
             says: "an offered grant stays with a task that does not take it",
             edits: &[Edit {
@@ -1486,7 +1515,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::offers::offered_grant_is_void_when_the_store_lost_it",
+            "engine::contention::tests::offers::waiter_does_not_use_an_offered_grant_that_the_store_lost",
         ),
         Defect {
             says: "the reported loss of an offered grant is ignored",
@@ -1498,7 +1527,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::offers::ignored_offer_is_released"),
+        Finder::Unit(
+            "engine::contention::tests::offers::offered_grant_is_released_when_no_task_takes_it",
+        ),
         Defect {
             says: "a dropped hand-off grant of permits is not released",
             edits: &[Edit {
@@ -1523,7 +1554,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::idle::sleeping_latch_waiter_delays_no_later_waiter",
+            "engine::contention::tests::idle::unpolled_latch_waiter_delays_no_later_waiter",
         ),
         Defect {
             says: "an unpolled task that waits for a reply keeps the request slot",
@@ -1536,7 +1567,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::idle::sleeping_slot_owner_keeps_its_slot_until_its_time",
+            "engine::contention::tests::idle::slot_owner_keeps_its_slot_until_its_planned_request",
         ),
         Defect {
             says: "a task that sleeps until its timer loses the request slot",
@@ -1549,7 +1580,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::idle::waiter_without_its_slot_gets_no_wakeup_of_the_next",
+            "engine::contention::tests::idle::waiter_that_lost_its_slot_gets_no_wakeup_of_the_next_owner",
         ),
         Defect {
             says: "a task that lost the request slot receives notifications for the next one",
@@ -1562,7 +1593,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::idle::late_grant_after_a_lost_slot_belongs_to_its_task",
+            "engine::contention::tests::idle::late_grant_belongs_to_its_task_though_it_lost_the_slot",
         ),
         Defect {
             says: "a late grant takes the request slot of another task",
@@ -1575,7 +1606,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::watchdog::schedule::tests::unchecked_endless_hold_is_checked_again_soon",
+            "engine::watchdog::schedule::tests::century_lease_is_checked_again_soon_after_a_failed_check",
         ),
         Defect {
             says: "a hold without an end is checked again after years",
@@ -1588,7 +1619,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::background::tests::rejected_permit_release_succeeds_when_allowed_again",
+            "engine::release::background::tests::rejected_permit_release_is_retried_until_the_store_allows_it",
         ),
         Defect {
             says: "a release of permits without a lease is given up",
@@ -1686,7 +1717,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::invalid_count_is_not_changed_printed_or_deleted"),
+        Finder::Unit("store::redis::tests::invalid_counter_text_is_not_changed_printed_or_deleted"),
         Defect {
             says: "a key with another text counts as a missing reply, and the error shows the text",
             edits: &[Edit {
@@ -1697,7 +1728,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::invalid_count_is_not_changed_printed_or_deleted"),
+        Finder::Unit("store::redis::tests::invalid_counter_text_is_not_changed_printed_or_deleted"),
         Defect {
             says: "the deletion of a latch deletes a key with another text",
             edits: &[Edit {
@@ -1709,7 +1740,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::kinds::rate_limiter::tests::no_interval_has_more_than_the_rate_from_any_seed",
+            "store::redis::kinds::rate_limiter::tests::limiter_grants_at_most_its_rate_in_any_interval",
         ),
         Defect {
             says: "a rate limiter grants a repeated request twice",
@@ -1722,7 +1753,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::kinds::rate_limiter::tests::no_interval_has_more_than_the_rate_from_any_seed",
+            "store::redis::kinds::rate_limiter::tests::limiter_grants_at_most_its_rate_in_any_interval",
         ),
         Defect {
             says: "a rate limiter lets permits come back before the interval ends",
@@ -1735,7 +1766,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::kinds::rate_limiter::tests::no_interval_has_more_than_the_rate_from_any_seed",
+            "store::redis::kinds::rate_limiter::tests::limiter_grants_at_most_its_rate_in_any_interval",
         ),
         Defect {
             says: "a rate limiter returns the wait for its oldest permits alone",
@@ -1748,7 +1779,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::kinds::rate_limiter::tests::member_ahead_of_the_clock_delays_for_one_interval",
+            "store::redis::kinds::rate_limiter::tests::limiter_waits_one_interval_after_the_clock_was_set_back",
         ),
         Defect {
             says: "permits of a rate limiter are taken for as long as a clock was ahead",
@@ -1761,7 +1792,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::kinds::rate_limiter::tests::counter_that_outlived_its_window_is_repaired",
+            "store::redis::kinds::rate_limiter::tests::limiter_repairs_a_counter_without_acquisitions",
         ),
         Defect {
             says: "a rate limiter uses a counter that is older than its window",
@@ -1773,7 +1804,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "released permits of a rate limiter come back twice",
             edits: &[Edit {
@@ -1784,7 +1815,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "an update of a rate limiter forgets the acquired permits",
             edits: &[Edit {
@@ -1796,7 +1827,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::kinds::rate_limiter::tests::throttle_grants_at_its_pace_from_any_seed",
+            "store::redis::kinds::rate_limiter::tests::throttle_grants_at_its_pace_for_any_seed",
         ),
         Defect {
             says: "a throttle grants a repeated request twice",
@@ -1819,7 +1850,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
         Defect {
             says: "a repeated count of a latch counts twice",
             edits: &[Edit {
@@ -1830,7 +1861,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a barrier opens before all members have arrived",
             edits: &[Edit {
@@ -1841,7 +1872,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a dead member counts at a barrier for ever",
             edits: &[Edit {
@@ -1852,7 +1883,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a generation of a barrier is not counted",
             edits: &[Edit {
@@ -1863,7 +1894,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a repeated arrival after an opening counts as another arrival",
             edits: &[Edit {
@@ -1874,7 +1905,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "the members of an opening stay in the set",
             edits: &[Edit {
@@ -1907,7 +1938,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a double barrier lets in all waiting members",
             edits: &[
@@ -1925,7 +1956,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a dead member stays inside a double barrier",
             edits: &[Edit {
@@ -1936,7 +1967,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "an opening is not announced",
             edits: &[Edit {
@@ -1947,7 +1978,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "an old record counts as that of the leader",
             edits: &[Edit {
@@ -1958,7 +1989,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a client that does not lead writes the record",
             edits: &[Edit {
@@ -1969,7 +2000,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a record is not announced to observers",
             edits: &[Edit {
@@ -1980,7 +2011,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a renewal keeps the lock of a leader and not its record",
             edits: &[Edit {
@@ -2025,7 +2056,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::read_with_a_writer_of_another_client_is_refused",
+            "engine::contention::tests::sharing::acquire_read_with_refuses_the_write_guard_of_another_client",
         ),
         Defect {
             says: "a guard of another client allows a read hold during its write hold",
@@ -2038,7 +2069,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Link(
-            "discovery::sentinel_views::tests::newest_epoch_wins_and_votes_decide_within_it",
+            "discovery::sentinel_views::tests::newest_epoch_wins_and_most_reports_decide_within_an_epoch",
         ),
         Defect {
             says: "the majority of old sentinels outweighs a newer epoch",
@@ -2109,7 +2140,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("blocking::lock::tests::thread_cannot_write_again_while_it_still_reads"),
+        Finder::Unit(
+            "blocking::lock::tests::thread_with_a_read_hold_cannot_reacquire_its_lost_write_hold",
+        ),
         Defect {
             says: "a thread that lost its write hold waits for its own read hold",
             edits: &[Edit {
@@ -2134,7 +2167,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::background::tests::background_release_of_an_endless_reader_leaves_nothing",
+            "engine::release::background::tests::dropped_reader_with_a_century_lease_leaves_no_state",
         ),
         Defect {
             says: "a released reader without a lease stays known",
@@ -2170,7 +2203,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::pending::tests::release_queued_again_meanwhile_is_repeated"),
+        Finder::Unit(
+            "engine::pending::tests::release_that_is_queued_again_while_it_runs_is_repeated",
+        ),
         Defect {
             says: "a release that is queued again while it runs is forgotten",
             edits: &[Edit {
@@ -2181,7 +2216,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::release::background::tests::released_count_is_not_sent_again"),
+        Finder::Unit(
+            "engine::release::background::tests::hold_count_is_not_sent_again_after_the_release",
+        ),
         Defect {
             says: "the count of a released hold is sent",
             edits: &[Edit {
@@ -2192,7 +2229,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::release::background::tests::repeated_failed_reentry_sends_one_count"),
+        Finder::Unit(
+            "engine::release::background::tests::hundred_failed_reentries_queue_one_hold_count",
+        ),
         Defect {
             says: "each failed reentry sends a count",
             edits: &[Edit {
@@ -2215,7 +2254,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::background::tests::request_is_repeated_at_the_new_server_but_no_later_one",
+            "engine::release::background::tests::release_sent_before_a_failover_is_repeated_once_afterwards",
         ),
         Defect {
             says: "a release is repeated at the server that has executed it",
@@ -2238,7 +2277,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::clock::tests::two_readings_of_one_moment_are_equal"),
+        Finder::Unit(
+            "engine::clock::tests::clock_readings_are_equal_despite_microsecond_differences",
+        ),
         Defect {
             says: "the time between two clock readings counts as a suspension",
             edits: &[Edit {
@@ -2289,7 +2330,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::watchdog::schedule::tests::renewal_counts_from_when_it_was_sent"),
+        Finder::Unit(
+            "engine::watchdog::schedule::tests::renewed_lease_starts_when_the_request_was_sent",
+        ),
         Defect {
             says: "a renewed lease counts from the reply",
             edits: &[Edit {
@@ -2368,7 +2411,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::inbox::tests::early_notification_ends_the_wait_at_once"),
+        Finder::Unit(
+            "engine::contention::inbox::tests::notification_before_the_wait_ends_the_wait_at_once",
+        ),
         Defect {
             says: "a notification that comes before the wait is forgotten",
             edits: &[Edit {
@@ -2401,7 +2446,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::untaken_grant_goes_to_the_next_then_to_the_store"),
+        Finder::Unit(
+            "engine::contention::tests::unused_hand_off_grant_goes_to_the_next_task_then_to_store",
+        ),
         Defect {
             says: "a hand-off grant stays with a task that does not take it",
             edits: &[Edit {
@@ -2446,7 +2493,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::waiting::tests::waiter_rests_after_many_notifications_in_vain",
+            "engine::acquire::waiting::tests::waiter_pauses_after_many_unsuccessful_notifications",
         ),
         Defect {
             says: "requests that messages cause have no limit",
@@ -2462,7 +2509,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::inbox::tests::queued_waiter_ignores_a_release_that_notified_the_queue",
         ),
         Defect {
-            says: "a yield window wakes queued waiters, and not the others",
+            says: "a yield window wakes queued waiters, and not waiters without a queue entry",
             edits: &[Edit {
                 file: "src/engine/contention/inbox.rs",
                 from: "let asks = !(queue_notified && self.notices.lock().queued);",
@@ -2471,7 +2518,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::pending::tests::release_queued_again_meanwhile_is_repeated"),
+        Finder::Unit(
+            "engine::pending::tests::release_that_is_queued_again_while_it_runs_is_repeated",
+        ),
         Defect {
             says: "a release that was running on an ended runtime is forgotten",
             edits: &[Edit {
@@ -2482,7 +2531,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a fair lock is granted to a later waiter",
             edits: &[Edit {
@@ -2493,7 +2542,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a withdrawn waiter stays in the queue of a fair lock",
             edits: &[Edit {
@@ -2504,7 +2553,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "the head of a fair queue is not notified",
             edits: &[Edit {
@@ -2529,7 +2578,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::kinds::fair::tests::living_waiter_keeps_its_position_behind_its_deadline",
+            "store::redis::kinds::fair::tests::living_waiter_keeps_its_position_after_its_deadline",
         ),
         Defect {
             says: "a living waiter of a fair lock is dropped by Redisson's rule",
@@ -2566,7 +2615,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::kinds::fair::tests::dead_waiter_behind_a_living_one_is_dropped",
+            "store::redis::kinds::fair::tests::dead_waiter_behind_a_living_waiter_is_dropped",
         ),
         Defect {
             says: "a dead waiter of a fair lock stays behind a living one",
@@ -2600,7 +2649,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a repeated change of a map is made again",
             edits: &[Edit {
@@ -2611,7 +2660,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a comparison of a map succeeds with every value",
             edits: &[Edit {
@@ -2622,9 +2671,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
-            says: "a change of a map that changes nothing is kept",
+            says: "a change of a map that changes nothing leaves an idempotency key",
             edits: &[Edit {
                 file: "src/store/redis/kinds/map/change.lua",
                 from: "        return '0'\n    elseif",
@@ -2633,7 +2682,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a sum of a map is added again by a repeated request",
             edits: &[Edit {
@@ -2644,7 +2693,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a map returns values that end the connection",
             edits: &[Edit {
@@ -2657,7 +2706,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "the receipt of a change of a map is not written",
+            says: "the idempotency key of a change of a map is not written",
             edits: &[Edit {
                 file: "src/store/redis/kinds/once.lua",
                 from: "    redis.call('SET', receipt, answer, 'PX', rest)\n",
@@ -2688,7 +2737,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "an entry of a map with a TTL never ends",
             edits: &[Edit {
@@ -2699,9 +2748,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
-            says: "a part of a page of a map ends the page",
+            says: "after a part of a page of a map, the rest of the page is skipped",
             edits: &[Edit {
                 file: "src/store/redis/kinds/map/scan.lua",
                 from: "return {ARGV[3], parts, read}\n",
@@ -2721,7 +2770,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a repeated change of a set is made again",
             edits: &[Edit {
@@ -2732,7 +2781,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a set adds elements even if one of them exists",
             edits: &[Edit {
@@ -2743,7 +2792,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a repeated pop of a set takes another element",
             edits: &[Edit {
@@ -2754,21 +2803,21 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("codec::hash::tests::hash_is_that_of_redisson"),
+        Finder::Unit("codec::hash::tests::hash_function_matches_redisson"),
         Defect {
             says: "the lock of a key has another name than in Java",
             edits: &[Edit { file: "src/codec/hash.rs", from: "hash << 4", to: "hash << 5" }],
         },
     ),
     (
-        Finder::Unit("codec::kryo::tests::text_has_the_bytes_of_kryo"),
+        Finder::Unit("codec::kryo::tests::kryo_codec_writes_text_with_the_bytes_of_java"),
         Defect {
             says: "a short text for Kryo has no end mark",
             edits: &[Edit { file: "src/codec/kryo.rs", from: "*last |= 0x80;", to: "*last |= 0;" }],
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "expired claims go back in the opposite order",
             edits: &[Edit {
@@ -2779,7 +2828,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a repeated claim takes another element",
             edits: &[Edit {
@@ -2790,7 +2839,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "the end of a claim removes an element that was not read",
             edits: &[Edit {
@@ -2801,7 +2850,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a repeated push appends twice",
             edits: &[Edit {
@@ -2834,7 +2883,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "claims are not renewed",
             edits: &[Edit {
@@ -2858,7 +2907,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "the receipt of a release is not kept",
+            says: "the idempotency key of the release of a claim is not written",
             edits: &[Edit {
                 file: "src/store/redis/kinds/queue/release.lua",
                 from: "redis.pcall('SET', KEYS[4], '1', 'PX', ARGV[5])\n",

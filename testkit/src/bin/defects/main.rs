@@ -1,13 +1,15 @@
 //! Plants defects in a copy of the sources, and shows that the tests find each of them.
 //!
-//! The defects are data: see [`list`]. All are built at once, into one test program. A function
-//! that defects change has all the changed bodies, and each process runs the body of its defect
-//! ([`planting`]). Without a number, the program has no defect, and its tests pass.
+//! The defects are data: see [`list`]. One build contains all of them, as one test program. If
+//! defects change a function, it has all of the changed bodies, and each process runs the body of
+//! its own defect ([`planting`]). A process without the number of a defect has no defect, and its
+//! tests pass.
 //!
-//! It is an error if a defect cannot be planted, does not build, or fails in an unknown way. So is
-//! a test that fails with nothing planted. The sources are only read, so an interruption is safe.
+//! It is an error if a defect cannot be planted, does not build, or makes a test fail in an unknown
+//! way. It is also an error if a test fails without a defect. The program only reads the sources,
+//! so it can be interrupted at any time.
 //!
-//! An argument selects the defects whose words contain it.
+//! An argument selects the defects whose description contains it.
 
 mod bodies;
 mod copy;
@@ -54,12 +56,13 @@ struct Edit {
 enum Finder {
     /// The simulation of a world, by its name, within a number of seeds.
     Simulation(&'static str),
-    /// The same, from this seed on. The seeds before it find nothing, and take longer than the
-    /// other defects. If another change moves the find to another seed, the search takes longer.
+    /// As `Simulation`, from this seed on. Earlier seeds do not find the defect, and would take
+    /// long. If another seed finds the defect after a change of the sources, the search takes
+    /// longer.
     SimulationFrom(&'static str, u64),
-    /// A test in the library, by its whole path.
+    /// A test of the library, by its full path.
     Unit(&'static str),
-    /// A test in its Redis client, by its whole path.
+    /// A test of the Redis client `link`, by its full path.
     Link(&'static str),
 }
 
@@ -72,13 +75,14 @@ struct Case {
 }
 
 impl Case {
-    /// Whether the simulation must find it.
+    /// Whether a simulation or a test of `link` must find it.
     fn is_told(&self) -> bool {
         !matches!(self.finder, Finder::Unit(_))
     }
 }
 
-/// The outcome of a search. An error explains why it is unknown.
+/// The outcome of a search: what found the defect, or nothing. An error explains why the outcome is
+/// unknown.
 type Outcome = Result<Option<Found>, String>;
 
 fn main() -> ExitCode {
@@ -101,14 +105,14 @@ fn all() -> Vec<Case> {
     all.map(|((finder, defect), number)| Case { number, finder, defect }).collect()
 }
 
-/// Returns the `cases` whose words contain `part`, or all of them.
+/// Returns those of `cases` whose description contains `part`, or all of them.
 fn chosen(cases: &[Case], part: Option<&str>) -> Vec<Case> {
     let has = |case: &&Case| part.is_none_or(|part| case.defect.says.contains(part));
     cases.iter().filter(has).copied().collect()
 }
 
-/// Plants every defect, and searches for the defects whose words contain `part`. Returns whether
-/// each was found.
+/// Plants every defect, and searches for those whose description contains `part`. Returns whether
+/// each of these was found.
 fn plant_all(part: Option<&str>) -> Result<bool, String> {
     let all = all();
     let cases = chosen(&all, part);
@@ -140,14 +144,14 @@ fn read(file: &str) -> Result<String, String> {
     fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))
 }
 
-/// Where this program was built, and the dependencies of the project with it.
+/// The target folder of this program. It also has the built dependencies of the project.
 fn target() -> Result<PathBuf, String> {
     let program = env::current_exe().map_err(|error| format!("this program: {error}"))?;
     let target = program.ancestors().nth(2).ok_or("this program lies in no folder")?;
     Ok(target.to_owned())
 }
 
-/// The goal of a search: a defect, or, with nothing planted, any failure of this test.
+/// The goal of a search: a defect, or any failure of a test without a defect.
 enum Search {
     Defect(Case),
     Nothing(Finder),
@@ -161,10 +165,10 @@ struct Searches {
 }
 
 impl Searches {
-    /// Searches for each of `cases`, and runs each of their tests with nothing planted. Returns the
+    /// Searches for each of `cases`, and runs each of their tests without a defect. Returns the
     /// defects that were not found.
     fn run(&self, cases: &[Case]) -> Result<Vec<Case>, String> {
-        // Tests that wait for servers come first, then simulations, which only compute.
+        // Tests that wait for servers come first. Simulations, which only compute, come last.
         let (stories, tests): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.is_told());
         let sound = finders(cases).into_iter().map(Search::Nothing);
         let defects = tests.into_iter().chain(stories).copied().map(Search::Defect);
@@ -179,7 +183,7 @@ impl Searches {
         Ok(missed)
     }
 
-    /// Runs one of the `left` searches after the other.
+    /// Runs the searches in `left`, one after the other.
     fn run_each(&self, left: &Mutex<VecDeque<Search>>) -> Result<Vec<Case>, String> {
         let next = || left.lock().expect("nobody panics while taking one").pop_front();
         let mut missed = vec![];
@@ -194,7 +198,7 @@ impl Searches {
         Ok(missed)
     }
 
-    /// Without a defect, the test that finds it must pass.
+    /// Checks that the test of `finder` passes without a defect.
     fn find_nothing(&self, finder: Finder) -> Result<(), String> {
         let name = self.copy.at(&format!("{:?}", thread::current().id()));
         match search(&self.program, finder, 0, None, &name)? {
@@ -205,7 +209,7 @@ impl Searches {
         }
     }
 
-    /// Prints the outcome of `case`, and returns whether it was found.
+    /// Searches for `case`, prints the outcome, and returns whether it was found.
     fn finds(&self, case: Case) -> bool {
         let Case { number, finder, defect: Defect { says, .. } } = case;
         let started = clock();
@@ -225,12 +229,13 @@ impl Searches {
     }
 }
 
-/// The number of searches at once: two for each core, because long ones wait for servers.
+/// The number of searches that run at the same time: two for each core, because long searches wait
+/// for servers.
 fn at_once() -> usize {
     2 * thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Each finder of `cases`, without duplicates. A simulation starts at its first seed.
+/// Each finder of `cases` once. A simulation starts at its first seed.
 fn finders(cases: &[Case]) -> Vec<Finder> {
     let mut finders = vec![];
     for Case { finder, .. } in cases {
@@ -259,14 +264,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_defect_quotes_the_sources_once() {
+    fn every_planted_defect_quotes_a_unique_source_text() {
         let misplaced = all().into_iter().filter_map(|case| Planted::of(&[case], read).err());
         let misplaced: Vec<_> = misplaced.collect();
         assert!(misplaced.is_empty(), "\n{}\n", misplaced.join("\n"));
     }
 
     #[test]
-    fn defects_are_chosen_by_their_words() {
+    fn planted_defects_are_selected_by_words_of_their_texts() {
         let all = all();
         assert_eq!(all.len(), DEFECTS.len() + SERVED.len() + LINKS.len() + ELSEWHERE.len());
         assert_eq!(chosen(&all, None).len(), all.len());

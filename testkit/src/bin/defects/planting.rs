@@ -1,8 +1,9 @@
-//! The sources with all defects. Each process has the defect of its number.
+//! Plants all defects into the sources. Each process then has the defect of its number.
 //!
-//! A function that defects change has the changed bodies besides its own, and looks up the number
-//! of the defect. A file that is not Rust is part of the program as a text. Such a defect is
-//! written over that text in a copy of the program, where the text has room for it.
+//! If defects change a function, it contains the changed bodies in addition to its own body, and
+//! looks up the number of the active defect. A file that is not Rust is part of the program as a
+//! text. Such a defect needs a copy of the program, in which it overwrites this text. The text is
+//! long enough for this.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +13,20 @@ use crate::{Case, Defect, Edit};
 /// The environment variable with the number of the defect that is active in a process.
 pub(crate) const NUMBER: &str = "LEASEHOLD_PLANTED";
 
-/// The libraries, whose functions look up the number of the defect, and the files of that lookup.
+/// The libraries whose functions look up the number of the active defect, and the file of the
+/// lookup in each.
 const LIBRARIES: [(&str, &str); 2] =
     [("src/lib.rs", "src/planted.rs"), ("link/src/lib.rs", "link/src/planted.rs")];
 
-/// The dependencies of the library's tests.
+/// The file with the dependencies of the library's tests.
 const DEPENDENCIES: &str = "Cargo.toml";
 
-/// The library itself, for examples and other tests. Its own tests can do without, and it would be
-/// built a second time for them.
+/// The library as its own dependency, for examples and integration tests. Its unit tests do not
+/// need this line, and with it they would build the library twice.
 const ITSELF: &str = "leasehold = { path = \".\", features = [\"testing\"] }\n";
 
-/// An invalid number is no defect, so nothing is found.
+/// Returns the source of `number`. An invalid number counts as 0: no defect is active, and so none
+/// is found.
 fn planted() -> String {
     format!(
         "use std::{{env, sync::LazyLock}};\n\n\
@@ -34,20 +37,20 @@ fn planted() -> String {
     )
 }
 
-/// Texts by file.
+/// The texts of files, by file.
 pub(crate) type Texts = BTreeMap<&'static str, String>;
 
 /// The sources with all defects.
 pub(crate) struct Planted {
     /// The changed files of the copied sources.
     pub(crate) texts: Texts,
-    /// The included texts that replace some of `texts`, by the number of the defect. Each is as
-    /// long as the text that it replaces.
+    /// The included texts that replace some of `texts`, by the number of the defect. Each of them
+    /// is as long as the text that it replaces.
     included: BTreeMap<usize, Texts>,
 }
 
 impl Planted {
-    /// Plants `cases` in the sources that are `read`.
+    /// Plants `cases` in the sources that `read` returns.
     pub(crate) fn of(
         cases: &[Case],
         read: impl Fn(&str) -> Result<String, String>,
@@ -73,7 +76,7 @@ impl Planted {
         Ok(Self { texts, included })
     }
 
-    /// The files whose texts are replaced in the program.
+    /// The files whose texts defects overwrite in the program.
     pub(crate) fn included(&self) -> impl Iterator<Item = &'static str> {
         let mut files: Vec<_> = self.included.values().flat_map(Texts::keys).copied().collect();
         files.sort_unstable();
@@ -81,17 +84,17 @@ impl Planted {
         files.into_iter()
     }
 
-    /// The texts that the defect of this number replaces in the program.
+    /// The texts that the defect `number` overwrites in the program.
     pub(crate) fn included_by(&self, number: usize) -> Option<&Texts> {
         self.included.get(&number)
     }
 }
 
-/// The changed bodies of functions: arms of a match on the number of the defect. A function is
-/// identified by its file and by its index in it.
+/// The changed bodies of each function, as arms of a `match` on the number of the defect. A
+/// function is identified by its file and by its index in that file.
 type Functions = BTreeMap<(&'static str, usize), String>;
 
-/// Adds the functions that `case` changes in these texts.
+/// Adds the functions that `case` changes.
 fn add(
     case: &Case,
     changed: Texts,
@@ -109,7 +112,7 @@ fn add(
     Ok(())
 }
 
-/// The bodies of functions in `changed` that are others in `text`, each with how many stand before it.
+/// The bodies of `changed` that differ from those of `text`, each with its index.
 fn changes(text: &str, changed: &str) -> Result<Vec<(usize, String)>, String> {
     let (before, after) = (bodies(text), bodies(changed));
     let rest = |text: &str| {
@@ -126,13 +129,13 @@ fn changes(text: &str, changed: &str) -> Result<Vec<(usize, String)>, String> {
     Ok(changes.map(|(place, (_, after))| (place, after.to_owned())).collect())
 }
 
-/// The files of `functions`, where each has the body of the defect that was chosen.
+/// The files of `functions`. Each function in them runs the body of the active defect.
 fn switched(
     functions: Functions,
     read: impl Fn(&str) -> Result<String, String>,
 ) -> Result<Texts, String> {
     let mut texts = Texts::new();
-    // From the end of each file, so that earlier places stay valid.
+    // Starts at the end of each file, so that earlier positions stay valid.
     for ((file, place), arms) in functions.into_iter().rev() {
         let mut text = texts.remove(file).map_or_else(|| read(file), Ok)?;
         let body = bodies(&text)[place].clone();
@@ -146,7 +149,7 @@ fn switched(
     Ok(texts)
 }
 
-/// Returns the replaced texts, each as long as the longest replacement.
+/// Returns the replaced texts, each padded to the length of the longest replacement.
 fn with_room(
     included: &mut BTreeMap<usize, Texts>,
     read: impl Fn(&str) -> Result<String, String>,
@@ -164,7 +167,7 @@ fn with_room(
     Ok(sound)
 }
 
-/// The files of `defect` with all of its edits made.
+/// The files that `defect` changes, with all of its edits.
 fn edited(defect: &Defect, read: impl Fn(&str) -> Result<String, String>) -> Result<Texts, String> {
     let mut texts = Texts::new();
     for Edit { file, from, to } in defect.edits {
@@ -199,7 +202,7 @@ mod tests {
         found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| format!("{file}: gone"))
     }
 
-    /// Defects of these edits, with numbers from 1.
+    /// Plants defects, with numbers from 1.
     fn planted(defects: &'static [Defect]) -> Result<Planted, String> {
         let cases = defects.iter().zip(1..);
         let cases =
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn function_has_the_body_of_the_defect_that_is_chosen() {
+    fn function_has_the_body_of_the_selected_defect() {
         let planted = planted(&[
             Defect {
                 says: "one",
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn library_knows_which_defect_is_chosen() {
+    fn planted_library_reads_the_selected_defect_from_its_env() {
         let planted = planted(&[]).unwrap();
         assert_eq!(planted.texts["src/lib.rs"], "mod a;\n\nmod planted;\n");
         assert_eq!(planted.texts["link/src/lib.rs"], "mod b;\n\nmod planted;\n");
@@ -239,12 +242,12 @@ mod tests {
     }
 
     #[test]
-    fn library_is_no_dependency_of_its_tests() {
+    fn planting_removes_the_library_from_dev_dependencies() {
         assert_eq!(planted(&[]).unwrap().texts["Cargo.toml"], "[dev-dependencies]\n");
     }
 
     #[test]
-    fn included_texts_keep_their_length() {
+    fn planted_text_in_a_program_keeps_its_length() {
         let planted = planted(&[
             Defect { says: "one", edits: &[Edit { file: "src/a.lua", from: "1", to: "100" }] },
             Defect { says: "two", edits: &[Edit { file: "src/a.lua", from: " 1", to: "" }] },

@@ -1,4 +1,4 @@
-//! Builds the tests with all defects in them, and runs one of them with one defect.
+//! Builds the tests with all defects in them, and runs a test with one defect.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,33 +20,34 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The tests, built with all defects in them.
 pub(crate) struct Program {
     path: PathBuf,
-    /// The same for the Redis client.
+    /// The test program of the Redis client `link`.
     link: PathBuf,
-    /// The folder of the sources, where it runs.
+    /// The folder of the sources. Tests run in it.
     sources: PathBuf,
-    /// The position of each text that a defect overwrites.
+    /// The positions in the program of each text that a defect overwrites.
     places: BTreeMap<&'static str, Vec<u64>>,
-    /// Guards the writing and the starting of a program. A starting process has all open files of
-    /// this one for a moment, and a file that is open for writing cannot be started.
+    /// Guards the writing and the starting of a program. A new process has all open files of its
+    /// parent for a moment, and Linux does not start a program that is open for writing.
     starting: Mutex<()>,
 }
 
 /// The settings of a test process.
 pub(crate) struct Run<'a> {
     pub(crate) test: &'a str,
-    /// Whether it is a test of the Redis client.
+    /// Whether the test belongs to the Redis client `link`.
     pub(crate) of_link: bool,
     pub(crate) seeds: u64,
     /// The first seed.
     pub(crate) base: u64,
     /// The number of the defect; 0 for none.
     pub(crate) number: usize,
-    /// The texts that the defect replaces.
+    /// The texts that the defect overwrites in the program.
     pub(crate) included: Option<&'a Texts>,
 }
 
 impl Program {
-    /// Builds the tests of the library and of its Redis client from `sources`, with dependencies in `target`.
+    /// Builds the tests of the library and of `link` from `sources`. The dependencies are in
+    /// `target`.
     pub(crate) fn build(
         sources: PathBuf,
         target: &Path,
@@ -70,8 +71,8 @@ impl Program {
         Ok(Self { path, link, sources, places, starting: Mutex::new(()) })
     }
 
-    /// Runs a test. Returns how it ended, if it ended within `longest`, and its output. Its
-    /// temporary files have the name `name`.
+    /// Runs a test. Returns its output and its exit status, which is missing if it did not end
+    /// within `longest`. The name of its temporary files is `name`.
     pub(crate) fn run(
         &self,
         run: &Run<'_>,
@@ -94,7 +95,7 @@ impl Program {
         Ok((status, String::from_utf8_lossy(&text_out).into_owned()))
     }
 
-    /// Writes the program to `path` with other `texts` in it.
+    /// Writes a copy of the program with other `texts` to `path`.
     fn write_changed(&self, path: &Path, texts: &Texts) -> io::Result<()> {
         fs::copy(&self.path, path)?;
         let program = File::options().write(true).open(path)?;
@@ -123,7 +124,8 @@ impl Program {
     }
 }
 
-/// Returns how a process ended, if it did within `longest`. Otherwise it is killed.
+/// Returns the exit status of a process. If the process does not end within `longest`, kills it and
+/// returns `None`.
 fn ended(child: &mut Child, longest: Duration) -> io::Result<Option<ExitStatus>> {
     let started = clock();
     while started.elapsed() < longest {
@@ -137,8 +139,8 @@ fn ended(child: &mut Child, longest: Duration) -> io::Result<Option<ExitStatus>>
     Ok(None)
 }
 
-/// The positions of `text` in `bytes`. A search that skips to its first byte is quick even without
-/// optimisation.
+/// The positions of `text` in `bytes`. It first searches for the first byte of `text`, which is
+/// quick even without optimisation.
 fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
     let Some(first) = text.first() else { return Ok(vec![]) };
     let (mut found, mut rest) = (vec![], bytes);
@@ -151,14 +153,14 @@ fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
     Ok(found)
 }
 
-/// Builds the tests and returns cargo's output. A little optimisation makes simulations three times
-/// as fast.
+/// Builds the tests and returns the output of cargo. A little optimisation makes simulations three
+/// times as fast.
 ///
-/// This must not change the profile of dependencies, because they would be built again.
+/// The profile of dependencies must stay the same, because cargo would build them again otherwise.
 fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     let mut cargo = Command::new(env!("CARGO"));
-    // The environment of `cargo run` describes this program and no dependency. A dependency that
-    // reads it would be built again.
+    // `cargo run` sets variables that describe this program. Cargo would build a dependency that
+    // reads them again.
     let (names, of_us) = (env::vars_os().map(|(name, _)| name), ["CARGO_MANIFEST_", "CARGO_PKG_"]);
     for name in names.filter(|name| of_us.iter().any(|it| name.to_string_lossy().starts_with(it))) {
         cargo.env_remove(name);
@@ -193,12 +195,12 @@ fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     paths.find(|path| path.contains(&starts)).map(PathBuf::from)
 }
 
-/// A file that is deleted with this value.
+/// A file that is deleted when this value is dropped.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // The next run overwrites the files of an interrupted one.
+        // If the run is interrupted, the file stays. The next run overwrites it.
         drop(fs::remove_file(&self.0));
     }
 }
@@ -208,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_of_tests_is_found_in_cargos_messages() {
+    fn test_program_is_found_in_the_messages_of_cargo() {
         let messages = "{\"executable\":null}\n{\"executable\":\"/t/deps/a_b-1\",\"x\":1}\n\
             {\"executable\":\"/t/deps/a-1\",\"x\":1}\n";
         assert_eq!(executable(messages, "a"), Some("/t/deps/a-1".into()));
@@ -217,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn text_is_found_anywhere() {
+    fn text_is_found_at_any_position_of_a_program() {
         assert_eq!(places_of(b"aab", b"aaab-aab").unwrap(), [1, 5]);
         assert!(places_of(b"ab", b"ba").unwrap().is_empty());
     }
 
     #[test]
-    fn changed_program_runs_with_its_text_and_its_number() {
+    fn patched_program_runs_with_its_text_and_defect_number() {
         // given a program that prints its text, its arguments and its number
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
@@ -242,7 +244,7 @@ mod tests {
             (status.unwrap().code(), text_out)
         };
 
-        // then with other texts it prints those, and leaves no file behind
+        // then with another text it prints that text, and leaves no file behind
         let texts = Texts::from([("a.lua", "TEXT".into())]);
         assert_eq!(run(Some(&texts), 2), (Some(3), "TEXT a::b 2 7 5\n".into()));
         assert_eq!(run(None, 0), (Some(3), "text a::b 0 7 5\n".into()));

@@ -10,22 +10,22 @@ use crate::{Finder, Outcome};
 /// The number of seeds within which a defect must be found.
 const SEEDS: u64 = 2_000;
 
-/// The number of seeds that must find nothing if nothing is planted. `make simulate` runs more of
-/// them with the same sources.
+/// The number of seeds that must find nothing without a defect. `make simulate` runs more seeds
+/// with the same sources.
 const SOUND_SEEDS: u64 = 200;
 
-/// No test takes as long as this without a defect.
+/// The longest time of a test. Without a defect, no test takes as long.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// The test that found a defect, and the effort.
+/// The test that found a defect, and how long it took.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) by: String,
     pub(crate) after: String,
 }
 
-/// Runs the test of `finder` with the defect of this `number`, or with none if it is 0. If the test
-/// passes, nothing is found. Its temporary files have the name `name`.
+/// Runs the test of `finder` with the defect `number`, or without a defect if `number` is 0. If the
+/// test passes, it has found nothing. The name of its temporary files is `name`.
 pub(crate) fn search(
     program: &Program,
     finder: Finder,
@@ -55,7 +55,7 @@ pub(crate) fn search(
     }
 }
 
-/// Reads the output of the simulation: the first seed that breaks a rule, and the rule.
+/// Reads the output of a simulation: the first seed that breaks a rule, and that rule.
 fn by_simulation(passed: bool, text_out: &str, base: u64) -> Outcome {
     if passed {
         return exactly_one(text_out).map(|()| None);
@@ -75,7 +75,7 @@ fn by_simulation(passed: bool, text_out: &str, base: u64) -> Outcome {
     Ok(Some(Found { by: format!("simulation: {rule}"), after }))
 }
 
-/// Reads the output of a test that is selected by its name.
+/// Reads the output of a test that was selected by its name.
 fn by_test(name: &str, passed: bool, text_out: &str) -> Outcome {
     exactly_one(text_out)?;
     match passed {
@@ -84,7 +84,7 @@ fn by_test(name: &str, passed: bool, text_out: &str) -> Outcome {
     }
 }
 
-/// If no test has the name, the run passes and proves nothing.
+/// If no test has the name, the run passes, but proves nothing.
 fn exactly_one(text_out: &str) -> Result<(), String> {
     match text_out.contains("running 1 test\n") {
         true => Ok(()),
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn simulation_is_read() {
+    fn result_of_a_simulation_is_parsed() {
         let broken = "running 1 test\nseed 41 broke a rule: two believe\nmore";
         let found = Found { by: "simulation: two believe".into(), after: "42 seeds".into() };
         assert_eq!(by_simulation(false, broken, 0), Ok(Some(found)));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn named_test_is_read() {
+    fn result_of_a_named_test_is_parsed() {
         let found = Found { by: "`a::b`".into(), after: "1 run".into() };
         assert_eq!(by_test("a::b", false, "\nrunning 1 test\nFAILED"), Ok(Some(found)));
         assert_eq!(by_test("a::b", true, "\nrunning 1 test\nok"), Ok(None));

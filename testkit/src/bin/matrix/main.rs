@@ -1,10 +1,11 @@
-//! Runs the tests with Redis on every server of `make servers`, and writes the results. `matrix`
-//! runs all, `matrix redis-6.2` those on one server, `matrix redis-6.2 redis_tls` one suite there,
-//! `matrix redis-6.2 'testkit server'` one of the test kit.
+//! Runs the tests that use Redis on every server of `make servers`, and writes the results.
+//! `matrix` runs all of them. `matrix redis-6.2` runs those on one server, `matrix redis-6.2
+//! redis_tls` one suite on this server, and `matrix redis-6.2 'testkit server'` one suite of the
+//! test kit.
 //!
-//! The output of a suite is kept in `target/servers/NAME/results`. The table in `docs/servers.md` is
-//! made of all of them. A test that needs an ability that a server does not have fails there, and
-//! is counted separately.
+//! The folder `target/servers/NAME/results` keeps the output of each suite. The table in
+//! `docs/servers.md` contains the results of all suites. A test fails on a server that does not
+//! have an ability that the test needs. The table counts such a failure separately.
 
 mod results;
 mod suite;
@@ -46,7 +47,7 @@ fn run(on: Option<&str>, only: Option<&str>) -> io::Result<bool> {
     Ok(columns.iter().flat_map(|column| &column.results).flatten().all(SuiteResults::is_well))
 }
 
-/// All servers, or the one of this name.
+/// All of `all`, or only the one that is called `name`.
 fn chosen<'a, T>(
     all: &'a [T],
     name: Option<&str>,
@@ -86,7 +87,7 @@ impl Server {
         self.dir.file_name().and_then(OsStr::to_str).unwrap_or_default()
     }
 
-    /// Runs a suite and keeps its output.
+    /// Runs a suite and stores its output.
     fn try_out(&self, suite: &Suite) -> io::Result<()> {
         let output = suite.run(&self.program())?;
         fs::create_dir_all(self.dir.join("said"))?;
@@ -99,7 +100,7 @@ impl Server {
         self.dir.join("said").join(suite.name.replace(' ', "_"))
     }
 
-    /// The name and version of the server: `Redis 7.0.15`.
+    /// The name and version of the server, such as `Redis 7.0.15`.
     fn version(&self) -> String {
         let results = std::process::Command::new(self.program()).arg("--version").output();
         let results =
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_name_is_refused() {
+    fn matrix_refuses_an_unknown_name() {
         let all = ["redis_tls".to_owned(), "testkit server".to_owned()];
         let named = |name| chosen(&all, name, |it| it.as_str());
         assert_eq!(named(None).unwrap().len(), 2);

@@ -1,12 +1,13 @@
-//! Reads the output of a suite.
+//! Reads the output of a test program.
 
 /// The results of a suite on one server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SuiteResults {
     pub(crate) passed: usize,
-    /// The names of those that failed.
+    /// The names of the failed tests.
     pub(crate) failed: Vec<String>,
-    /// The tests that need a missing ability: their names, and the ability.
+    /// The tests that need an ability which the server does not have: the name of the test, and the
+    /// ability.
     pub(crate) unsupported: Vec<(String, String)>,
     /// Whether the suite ran to its end.
     ended: bool,
@@ -39,7 +40,7 @@ impl SuiteResults {
         self.ended && self.failed.is_empty()
     }
 
-    /// A short text of the results.
+    /// The results as the text of a table cell.
     pub(crate) fn cell(&self) -> String {
         let counts = [(self.failed.len(), "failed"), (self.unsupported.len(), "not supported")];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
@@ -52,12 +53,12 @@ impl SuiteResults {
     }
 }
 
-/// Reads `test a_name ... ok`.
+/// Reads a line such as `test a_name ... ok`.
 fn verdict(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix("test ")?.split_once(" ... ")
 }
 
-/// Returns the missing ability, if that is why the test failed.
+/// If the test failed because of a missing ability, returns this ability.
 fn reason<'a>(name: &str, output: &'a str) -> Option<&'a str> {
     let (_, from) = output.split_once(&format!("\n---- {name} stdout ----\n"))?;
     let story = from.split_once("\n---- ").map_or(from, |(story, _)| story);

@@ -1,11 +1,11 @@
-//! The tests with Redis.
+//! The suites of tests that use Redis.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Tests that are run together.
+/// Tests that one command runs.
 pub(crate) struct Suite {
     pub(crate) name: String,
     /// The arguments for `cargo test`.
@@ -39,7 +39,7 @@ impl Suite {
         Self { name: name.to_owned(), words }
     }
 
-    /// Runs it on `server`. Returns its output.
+    /// Runs the suite on `server`. Returns the output.
     pub(crate) fn run(&self, server: &Path) -> io::Result<String> {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.arg("test").args(&self.words).args(["--", "--test-threads=4"]);
@@ -48,7 +48,7 @@ impl Suite {
     }
 }
 
-/// The programs of tests in a folder, in the order of their names.
+/// The test programs in a folder, sorted by name.
 fn tests(dir: &Path) -> io::Result<impl Iterator<Item = String>> {
     let paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path()));
     let mut paths = paths.collect::<io::Result<Vec<_>>>()?;

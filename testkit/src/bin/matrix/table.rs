@@ -1,4 +1,4 @@
-//! The page about the servers.
+//! The page `docs/servers.md`.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn cell(results: Option<&SuiteResults>) -> String {
     results.map_or_else(|| "not run".to_owned(), SuiteResults::cell)
 }
 
-/// Returns the abilities that each server does not have, and how many tests need them.
+/// Lists the abilities that servers do not have, and how many tests need each of them.
 fn unsupported(columns: &[Column]) -> String {
     let mut wanted = BTreeMap::<(&str, &str), usize>::new();
     for column in columns {
@@ -45,7 +45,7 @@ fn unsupported(columns: &[Column]) -> String {
     }
 }
 
-/// The names of the failed tests.
+/// Lists the failed tests.
 fn failures(suites: &[Suite], columns: &[Column]) -> String {
     let mut lines = String::new();
     for column in columns {

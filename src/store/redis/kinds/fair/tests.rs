@@ -143,7 +143,7 @@ async fn deadlines_become_earlier_when_an_earlier_waiter_leaves() {
 
 /// Redisson's `testLockAcquiredBooleanTimeoutDrift_Descrete`.
 #[tokio::test(start_paused = true)]
-async fn try_leaves_no_entry_and_succeeds_after_the_lease() {
+async fn try_acquire_leaves_no_entry_and_succeeds_after_the_lease() {
     let t = Bench::new();
     let [held] = t.in_order().await;
     let tries = t.claim();
@@ -173,7 +173,7 @@ async fn dead_waiter_gives_up_its_position_within_seconds() {
 /// The release notifies only the dead waiter. Without a notification, a Redisson client would sleep
 /// for as long as the lease was.
 #[tokio::test(start_paused = true)]
-async fn redisson_waiter_behind_a_dead_one_is_notified() {
+async fn redisson_waiter_behind_a_dead_waiter_is_notified() {
     let t = Bench::new();
     let [held, dead] = t.in_order().await;
     t.redisson("java:1", 2 * WAIT).await;
@@ -195,7 +195,7 @@ async fn redisson_waiter_behind_a_dead_one_is_notified() {
 /// If the deadline of the dead waiter stayed in the past, Redisson's clients behind it would wait
 /// for ever.
 #[tokio::test(start_paused = true)]
-async fn dead_waiter_behind_a_living_one_is_dropped() {
+async fn dead_waiter_behind_a_living_waiter_is_dropped() {
     let t = Bench::new();
     let [held, first, dead, last] = t.in_order().await;
     for _ in 0..2 {
@@ -261,7 +261,7 @@ async fn dead_redisson_waiter_is_dropped_after_its_deadline() {
 /// A Redisson client moves all deadlines by its own wait time, so the deadline of a living waiter
 /// of Leasehold may be in the past.
 #[tokio::test(start_paused = true)]
-async fn living_waiter_keeps_its_position_behind_its_deadline() {
+async fn living_waiter_keeps_its_position_after_its_deadline() {
     let t = Bench::new();
     let [held, first, second] = t.in_order().await;
     let past = (t.now().await - 1).to_string();
@@ -315,7 +315,7 @@ async fn damaged_queue_is_repaired_and_keeps_its_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn head_without_a_deadline_is_given_one() {
+async fn queue_head_without_a_deadline_gets_a_deadline() {
     let t = Bench::new();
     let [held] = t.in_order().await;
     // There are as many deadlines as entries, so the numbers do not show the damage.
@@ -340,7 +340,7 @@ async fn denied_queue_leaves_neither_entry_nor_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_of_a_free_lock_asks_no_sooner_than_50_ms() {
+async fn waiter_behind_a_silent_head_asks_no_sooner_than_50_ms() {
     let t = Bench::new();
     let [held, dead, next] = t.in_order().await;
     t.frees(&held).await;

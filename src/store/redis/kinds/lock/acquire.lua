@@ -3,8 +3,8 @@
 --   KEYS[1]  lock    hash {owner: hold count}; lives as long as the lease
 --   KEYS[2]  queue   zset {owner: microsecond of its arrival}; only passed by a waiter.
 --                    See lock/hand_over
---   KEYS[3]  tokens  Redisson's counter, without a TTL; only passed to draw tokens. If there
---                    is no queue, KEYS[2] is then the lock
+--   KEYS[3] tokens Redisson's counter, without a TTL; only passed to draw tokens. Without a queue,
+--   KEYS[2] repeats KEYS[1]
 --   ARGV[1]  owner   unique to this acquisition
 --   ARGV[2]  ttl     lease in milliseconds
 --   ARGV[3]  place   if the lock is held, `listening` adds a queue entry, and `kept` adds
@@ -37,7 +37,7 @@ local function draw()
     if is_number and last <= MOST and last >= tonumber(ARGV[5]) then
         return last - ARGV[5] + 1
     elseif is_number or last.err:find('WRONGTYPE') or last.err:find('not an integer') then
-        return nil, redis.error_reply('ERR no counter of fencing tokens below 2^53: ' .. KEYS[3])
+        return nil, redis.error_reply('ERR the key is not a counter of fencing tokens below 2^53: ' .. KEYS[3])
     end
     return nil, last
 end

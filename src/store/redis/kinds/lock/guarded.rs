@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn script_reply_is_read_as_resp2() {
+    fn reply_of_a_guarded_script_is_converted_to_resp2_types() {
         use domain::Value::{Bytes, Int, List, Nil, Status};
         let returned = |reply: &str| read(&format!("*2\r\n:1\r\n{reply}")).unwrap().unwrap();
         assert_eq!(read("*1\r\n:1\r\n").unwrap(), Some(Nil));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_scripts_own_reply_means_not_held() {
+    fn only_a_zero_reply_means_that_the_lock_is_not_held() {
         assert_eq!(read(":0\r\n").unwrap(), None);
         for odd in [":1\r\n", "_\r\n", "*0\r\n", "*1\r\n:0\r\n", "*1\r\n_\r\n", "$1\r\n0\r\n"] {
             let failure = read(odd).unwrap_err();

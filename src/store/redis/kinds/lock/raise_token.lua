@@ -18,7 +18,7 @@ local now = redis.pcall('INCRBY', KEYS[1], 0)
 local is_number = type(now) == 'number'
 if is_number and math.abs(now) > MOST
     or not is_number and (now.err:find('WRONGTYPE') or now.err:find('not an integer')) then
-    return redis.error_reply('ERR no counter of fencing tokens below 2^53: ' .. KEYS[1])
+    return redis.error_reply('ERR the key is not a counter of fencing tokens below 2^53: ' .. KEYS[1])
 elseif not is_number then
     return now
 end

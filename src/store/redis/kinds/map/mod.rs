@@ -126,8 +126,8 @@ fn words(notice: Option<&Notice>) -> (&[u8], &[u8]) {
     notice.map_or((&[], &[]), |it| (it.channel.as_bytes(), &it.message))
 }
 
-const NO_TTLS: &str = "this server has no TTLs of map entries; use Redis 7.4 or Valkey 9, or later \
-    ones, or insert without a TTL";
+const NO_TTLS: &str = "this server does not support a TTL of a map entry; use Redis 7.4, Valkey 9 \
+                       or newer, or insert without a TTL";
 
 /// Adds to the number in an entry, and returns the sum.
 pub(crate) async fn add(

@@ -58,7 +58,7 @@ if ARGV[1] == 'add' and math.abs(free + by) > 2147483647 then
     if regained > 0 then
         announce(ARGV[3], free)
     end
-    return redis.error_reply('ERR Java counts from -2147483647 to 2147483647')
+    return redis.error_reply('ERR the number is outside the range of Java, from -2147483647 to 2147483647')
 elseif by then
     free = redis.call('INCRBY', KEYS[1], whole(by))
     if ARGV[1] == 'give_back' then

@@ -71,7 +71,7 @@ impl Limiter<'_> {
     /// The keys of the counter and of the permits: each for all clients together, then for this
     /// client.
     fn keys(&self) -> [String; 4] {
-        let key = |what| format!("{}:{what}", keys::in_slot(self.name));
+        let key = |what| keys::suffixed(self.name, what);
         let own = |what| format!("{}:{}", key(what), self.client);
         [key("value"), own("value"), key("permits"), own("permits")]
     }
@@ -176,7 +176,7 @@ fn decision(name: &Name, reply: &Value) -> Result<Decision, Failure> {
                 && let Some(times) = AHEAD.once_more(Instant::now())
             {
                 tracing::warn!(target: "leasehold", limiter = %name, ahead_ms = ahead, times,
-                    "permits acquired ahead of the clock of the server");
+                    "permits with a future date found: clocks of clients and servers differ");
             }
             Decision::Wait(Duration::from_millis(wait.unsigned_abs()))
         }

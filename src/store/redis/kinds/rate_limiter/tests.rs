@@ -9,7 +9,7 @@ use super::*;
 use crate::domain::Identity;
 
 #[test]
-fn keys_and_members_are_those_of_redisson() {
+fn limiter_keys_and_members_match_redisson() {
     let keys = |name: &str| Limiter { name: &Name::new(name).unwrap(), client: "8c6d" }.keys();
     let plain = ["{api}:value", "{api}:value:8c6d", "{api}:permits", "{api}:permits:8c6d"];
     assert_eq!(keys("api"), plain);
@@ -20,7 +20,7 @@ fn keys_and_members_are_those_of_redisson() {
 }
 
 #[test]
-fn reply_in_another_form_is_a_failure_and_no_grant() {
+fn invalid_limiter_reply_is_a_failure_and_no_grant() {
     let name = Name::new("api").unwrap();
     for odd in [
         Value::Int(0),
@@ -123,14 +123,14 @@ async fn story(seed: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_interval_has_more_than_the_rate_from_any_seed() {
+async fn limiter_grants_at_most_its_rate_in_any_interval() {
     for seed in 0..60 {
         story(seed).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn throttle_grants_at_its_pace_from_any_seed() {
+async fn throttle_grants_at_its_pace_for_any_seed() {
     for seed in 0..40 {
         let mut chance = fastrand::Rng::with_seed(seed);
         let (twin, name) = (Twin::new(seed), Name::new("even").unwrap());
@@ -168,7 +168,7 @@ async fn throttle_grants_at_its_pace_from_any_seed() {
 /// If the counter outlives the window, Redisson's script fails, and a Redisson limiter never grants
 /// its whole rate again.
 #[tokio::test(start_paused = true)]
-async fn counter_that_outlived_its_window_is_repaired() {
+async fn limiter_repairs_a_counter_without_acquisitions() {
     let (twin, name) = (Twin::new(7), Name::new("api").unwrap());
     let store = store(&twin);
     let limiter = limiter(&store, &name, 10, 1_000 * MS).await;
@@ -183,7 +183,7 @@ async fn counter_that_outlived_its_window_is_repaired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_ahead_of_the_clock_delays_for_one_interval() {
+async fn limiter_waits_one_interval_after_the_clock_was_set_back() {
     let (twin, name) = (Twin::new(7), Name::new("api").unwrap());
     let store = store(&twin);
     let limiter = limiter(&store, &name, 1, 1_000 * MS).await;
@@ -197,7 +197,7 @@ async fn member_ahead_of_the_clock_delays_for_one_interval() {
 
 /// The script cannot distinguish a clock that was set forward from an interval that is over.
 #[tokio::test(start_paused = true)]
-async fn clock_that_is_set_forward_gives_permits_back_once() {
+async fn limiter_frees_permits_once_when_the_clock_is_set_forward() {
     let (twin, name) = (Twin::new(7), Name::new("api").unwrap());
     let store = store(&twin);
     let limiter = limiter(&store, &name, 5, 1_000 * MS).await;
@@ -208,7 +208,7 @@ async fn clock_that_is_set_forward_gives_permits_back_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn data_in_another_form_is_refused_by_its_key() {
+async fn limiter_error_names_the_key_of_invalid_data() {
     let (twin, name) = (Twin::new(7), Name::new("api").unwrap());
     let store = store(&twin);
     let old = [&0.5_f32.to_ne_bytes()[..], &3_u32.to_le_bytes()].concat();

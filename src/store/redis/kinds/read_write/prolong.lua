@@ -6,11 +6,11 @@
 --
 --   {o1, o2, …}  for each writer 1 if it holds, 0 if not
 --
--- The TTL of the lock is the longest lease, which may be that of a read hold, so the script never
--- shortens it. A key of another type counts as not held, so the other writers are still renewed.
+-- The TTL of the lock is the longest lease, which may be that of a read hold. So the script shortens
+-- it only if the writer is the only holder. A key of another type counts as not held, so the other writers are still renewed.
 -- Any other rejection does not prove a loss, so it ends the script.
 --
--- Time: HEXISTS, PTTL and PEXPIRE for each writer.
+-- Time: HEXISTS, PTTL and PEXPIRE for each writer; HLEN if its new lease is shorter.
 
 local outcomes = {}
 
@@ -23,8 +23,11 @@ for i, lock in ipairs(KEYS) do
         end
         writes = 0
     end
-    if writes == 1 and redis.call('PTTL', lock) < ttl then
-        redis.call('PEXPIRE', lock, ttl)
+    if writes == 1 and ttl > 0 then
+        local left = redis.call('PTTL', lock)
+        if left < ttl or left > ttl and redis.call('HLEN', lock) == 2 then
+            redis.call('PEXPIRE', lock, ttl)
+        end
     end
     outcomes[i] = writes
 end

@@ -7,10 +7,11 @@
 --
 --   {o1, o2, …}  for each reader 1 if it holds the lock, 0 if not
 --
--- A key of another type counts as not held, so the other readers are still renewed. Any other
+-- The TTL of the lock is the longest lease. So the script shortens it only if the reader is the only
+-- holder. A key of another type counts as not held, so the other readers are still renewed. Any other
 -- rejection does not prove a loss, so it ends the script.
 --
--- Time: HEXISTS, PEXPIRE, PTTL and PEXPIRE for each reader.
+-- Time: HEXISTS, PEXPIRE, PTTL and PEXPIRE for each reader; HLEN if its new lease is shorter.
 
 local outcomes = {}
 
@@ -28,7 +29,8 @@ for i = 1, #KEYS / 2 do
         reads = redis.call('EXISTS', lease)
     elseif reads == 1 then
         reads = redis.call('PEXPIRE', lease, ttl)
-        if reads == 1 and redis.call('PTTL', lock) < tonumber(ttl) then
+        local left = reads == 1 and redis.call('PTTL', lock) - ttl or 0
+        if left < 0 or left > 0 and redis.call('HLEN', lock) == 2 then
             redis.call('PEXPIRE', lock, ttl)
         end
     end

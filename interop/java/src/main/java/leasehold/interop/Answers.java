@@ -41,12 +41,12 @@ final class Answers {
         send(line);
     }
 
-    /** Runs {@code work} on this thread and sends its result. */
+    /** Runs {@code work} on the calling thread and sends its result. */
     void answer(Command command, Callable<Object> work) {
         outcome(command, work).run();
     }
 
-    /** Runs {@code work} on this thread. The returned task sends its result. */
+    /** Runs {@code work} on the calling thread. Returns a task that sends the result. */
     Runnable outcome(Command command, Callable<Object> work) {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("id", command.id());

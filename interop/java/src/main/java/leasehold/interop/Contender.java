@@ -42,7 +42,7 @@ public final class Contender {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         JsonNode orders = JSON.readTree(lines.readLine());
         Voice voice = new Voice(System.out, orders.path("first_hold").asLong());
-        // Output of a library must not end up among the events.
+        // Redisson writes to stdout, too. Its output must not end up among the events.
         System.setOut(System.err);
         RedissonClient redisson = connect(orders.path("place").path("url").asText());
 
@@ -64,7 +64,7 @@ public final class Contender {
         Runtime.getRuntime().halt(0);
     }
 
-    /** Reads go to masters only, so the rest of a lease always comes from a master. */
+    /** Reads go to masters only. A replica may report an old value for the rest of a lease. */
     private static RedissonClient connect(String url) {
         String[] flags = url.startsWith("redis://")
                 ? new String[] {"--url", url}
@@ -72,7 +72,7 @@ public final class Contender {
         return Peer.connect(new Flags(flags)).redisson();
     }
 
-    /** Returns true for an order to stop, and false for the end of the input. */
+    /** Returns true for an order to stop, and false at the end of the input. */
     private static boolean isStopOrdered(BufferedReader lines) throws Exception {
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             if (JSON.readTree(line).path("op").asText().equals("stop")) {
@@ -88,7 +88,7 @@ public final class Contender {
                 live();
                 Thread.sleep(10 + random.nextInt(70));
             } catch (InterruptedException e) {
-                // The interrupt ends a wait or a pause.
+                // The interrupt has ended a wait or a pause.
                 continue;
             }
         }
@@ -120,14 +120,15 @@ public final class Contender {
         }
     }
 
-    /** Takes an element. It belongs to nobody from then on, so it is done. */
+    /** Takes an element. Redisson has no claims, so the element counts as done at once. */
     private void poll(String name, long patience) {
         long hold = voice.nextHold();
         voice.say("ask", "hold", hold, "name", name, "mode", "claim", "call", System.nanoTime());
         String why = "busy";
         String element = null;
         try {
-            // An interrupt would lose the element of a poll whose reply is to come.
+            // `join` ignores interrupts. If one ended the wait for the reply, the element would be
+            // lost.
             element = redisson.<String>getBlockingQueue(name, StringCodec.INSTANCE)
                     .pollAsync(patience, TimeUnit.MILLISECONDS)
                     .toCompletableFuture()
@@ -200,7 +201,7 @@ public final class Contender {
         }
     }
 
-    /** Pauses, and ignores interrupts: the hold must still be released. */
+    /** Pauses, and ignores interrupts, because the hold must still be released. */
     private static void rest() {
         Thread.interrupted();
         LockSupport.parkNanos(5_000_000);

@@ -169,7 +169,7 @@ final class Crowd {
             }
         }
 
-        /** Returns the token of a fenced lock. */
+        /** Acquires. Returns the token if it is a fenced lock. */
         private Long enter() throws InterruptedException {
             if (kind.equals("semaphore")) {
                 redisson.getSemaphore(name).acquire();

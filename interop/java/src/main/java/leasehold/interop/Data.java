@@ -17,12 +17,12 @@ import org.redisson.codec.TypedJsonJacksonCodec;
 
 /** Executes the commands for maps and sets. Keys are strings. */
 final class Data {
-    /** The prefixes of these operations. */
+    /** The prefix of operations on maps, and the one of operations on sets. */
     static final String MAP = "map.";
 
     static final String SET = "set.";
 
-    /** Each has the entries that it has read, and must outlive a command. */
+    /** Maps with a local cache. The cache must outlive a command. */
     private static final Map<String, RMap<String, Object>> CACHED = new ConcurrentHashMap<>();
 
     private Data() {}
@@ -64,7 +64,7 @@ final class Data {
             return CACHED.computeIfAbsent(name, absent -> redisson.getLocalCachedMap(
                     LocalCachedMapOptions.<String, Object>name(name).codec(codec)));
         } else if (command.is("native")) {
-            // Redisson 3.29 does not have it.
+            // Redisson 3.29 does not have this method.
             return (RMap<String, Object>) redisson.getClass()
                     .getMethod("getMapCacheNative", String.class, Codec.class)
                     .invoke(redisson, name, codec);

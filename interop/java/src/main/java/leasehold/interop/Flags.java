@@ -4,7 +4,10 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.function.Consumer;
 
-/** The {@code --name value} pairs of the command line. Without its flag, a setting keeps Redisson's default. */
+/**
+ * The {@code --name value} pairs of the command line. A setting without a flag keeps Redisson's
+ * default.
+ */
 final class Flags {
     private final Map<String, String> unread = new HashMap<>();
 

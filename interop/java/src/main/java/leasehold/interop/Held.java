@@ -42,7 +42,7 @@ abstract class Held {
 
     abstract String mode();
 
-    /** Whether a quick grant needs no further look. */
+    /** Whether a grant counts without another request if its reply came quickly. */
     boolean believesGrants() {
         return true;
     }
@@ -51,7 +51,7 @@ abstract class Held {
         return null;
     }
 
-    /** Waits for the hold. Returns whether it was acquired and its lease has not ended. */
+    /** Waits for the hold. Returns true if it was acquired and its lease has not ended. */
     final boolean take(long patienceMillis) throws InterruptedException {
         long asked = System.nanoTime();
         if (!acquire(patienceMillis, leaseMillis)) {
@@ -61,14 +61,15 @@ abstract class Held {
         if (believesGrants() && System.nanoTime() - asked < SOON) {
             return true;
         }
-        // The request waited, so the start of the hold is unknown.
+        // The reply took long, so the time of the grant is unknown. The rest of the lease is asked
+        // for.
         long looked = System.nanoTime();
         long left = leftMillis();
         until = looked + (left - MARGIN) * 1_000_000;
         return isHeld();
     }
 
-    /** Whether the lease has not ended yet. */
+    /** Whether the lease has not ended. */
     final boolean isHeld() {
         return System.nanoTime() < until;
     }
@@ -91,7 +92,7 @@ abstract class Held {
 
     protected abstract boolean acquire(long patience, long lease) throws InterruptedException;
 
-    /** The rest of the lease in ms, or 0 if it is over. */
+    /** The rest of the lease in ms, or 0 if the lease has ended or the hold is lost. */
     protected abstract long leftMillis();
 
     protected abstract boolean release();
@@ -116,7 +117,10 @@ abstract class Held {
             return lock.tryLock(patience, lease, MILLISECONDS);
         }
 
-        /** The key may belong to another hold: its TTL counts only while this thread holds the lock. */
+        /**
+         * The TTL of the key counts only while this thread holds the lock. Otherwise it is that
+         * of another hold.
+         */
         @Override
         protected long leftMillis() {
             long left = lock.remainTimeToLive();
@@ -192,7 +196,10 @@ abstract class Held {
             return false;
         }
 
-        /** Its members must be free within a lease, even if it dies while it waits. */
+        /**
+         * Waits for at most half a lease, so that the members are free within a lease even if
+         * the process dies meanwhile.
+         */
         @Override
         protected boolean acquire(long patience, long lease) throws InterruptedException {
             return all.tryLock(Math.min(patience, lease / 2), lease, MILLISECONDS);
@@ -237,7 +244,7 @@ abstract class Held {
             return id != null;
         }
 
-        /** Sets the lease again, which only the holder of the permit can do. */
+        /** Sets the lease again, which succeeds only if this thread still holds the permit. */
         @Override
         protected long leftMillis() {
             return permits.updateLeaseTime(id, lease, MILLISECONDS) ? lease : 0;
@@ -249,8 +256,8 @@ abstract class Held {
         }
     }
 
-    /** Room for the drift of clocks and the duration of a check, in ms. */
+    /** Subtracted from a lease, for the drift of clocks and the duration of a check, in ms. */
     private static final long MARGIN = 50;
-    /** After a reply within this time, in ns, the lease counts from the request. */
+    /** If the reply comes within this time, in ns, the lease counts from the request. */
     private static final long SOON = 200_000_000;
 }

@@ -38,7 +38,7 @@ final class Limiter {
                     ? limiter.tryAcquire(permits, command.number("wait_ms"), MILLISECONDS)
                     : limiter.tryAcquire(permits);
             case "release" -> {
-                // Redisson 3.29 has no such method.
+                // Redisson 3.29 does not have this method.
                 RRateLimiter.class.getMethod("release", long.class).invoke(limiter, permits);
                 yield true;
             }

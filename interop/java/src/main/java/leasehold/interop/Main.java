@@ -28,7 +28,7 @@ public final class Main {
 
     public static void main(String[] args) throws Exception {
         Answers answers = new Answers(System.out);
-        // Output of a library must not end up among the replies.
+        // Redisson writes to stdout, too. Its output must not end up among the replies.
         System.setOut(System.err);
 
         Peer peer;
@@ -50,7 +50,7 @@ public final class Main {
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             Command command = Command.parse(line);
             switch (command.op()) {
-                // Both commands are for a thread that may be busy, so they cannot run on it.
+                // The thread of these commands may be busy, so they run on the main thread.
                 case "interrupt" -> answers.answer(command, () -> worker(command).interrupt());
                 case "shutdown" -> {
                     answers.answer(command, this::shutdown);

@@ -49,7 +49,7 @@ record Peer(RedissonClient redisson, RedissonClient counters) {
     }
 
     private static void single(SingleServerConfig server, Flags flags) {
-        // Each connection kept in reserve costs start-up time; the pool still grows to its default size.
+        // Each idle connection costs start-up time. The pool still grows to its default size.
         server.setConnectionMinimumIdleSize(2);
 
         base(server, flags);

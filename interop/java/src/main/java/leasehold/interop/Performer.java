@@ -14,12 +14,12 @@ import org.redisson.api.RLock;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** Executes the commands, by Redisson's API. */
+/** Executes the commands by calls of Redisson. */
 final class Performer {
     private final Peer peer;
     private final RedissonClient redisson;
-    // An RLock remembers its last requested lease. One object per thread and
-    // name, as in ordinary code, keeps that memory from leaking between threads.
+    // An RLock remembers its last requested lease. With one object for each thread and name, as in
+    // ordinary code, no thread gets the lease of another.
     private final ThreadLocal<Map<String, RLock>> locks = ThreadLocal.withInitial(HashMap::new);
 
     Performer(Peer peer) {

@@ -14,7 +14,7 @@ import org.redisson.api.RAtomicLong;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** Executes the commands for permits that expire. */
+/** Executes the commands for expirable semaphores. */
 final class Permits {
     /** The prefix of these operations. */
     static final String OPS = "permits.";
@@ -75,7 +75,10 @@ final class Permits {
         return value;
     }
 
-    /** Threads that acquire and release a permit repeatedly, and count the holders in all processes. */
+    /**
+     * Runs threads that acquire and release a permit repeatedly, and count the holders of all
+     * processes.
+     */
     private static Map<String, Object> crowd(RedissonClient redisson, RPermitExpirableSemaphore permits, Command command)
             throws Exception {
         RAtomicLong inside = redisson.getAtomicLong(command.text("gauge"));

@@ -28,7 +28,7 @@ final class Queue {
         };
     }
 
-    /** Takes elements until none has come for this time. */
+    /** Takes elements until none has come for {@code millis}. */
     private static List<String> takeAll(RBlockingQueue<String> queue, long millis) throws Exception {
         List<String> taken = new ArrayList<>();
         for (String element = queue.poll(millis, MILLISECONDS); element != null; ) {

@@ -9,7 +9,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Redisson's RedLock: a majority of several servers must grant it. */
+/** Redisson's RedLock, which a majority of several servers must grant. */
 final class Red {
     private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
 

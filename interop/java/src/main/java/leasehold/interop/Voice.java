@@ -23,7 +23,7 @@ final class Voice {
         return nextHold.getAndIncrement();
     }
 
-    /** Writes a line. It is written when this returns, so lines are in the order of the calls. */
+    /** Writes a line before it returns, so lines are in the order of the calls. */
     synchronized void say(String op, Object... fields) {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("op", op);

@@ -4,7 +4,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.function.Supplier;
 
-/** A named thread with a queue: the identity under which Redisson knows a holder. */
+/** A named thread with a queue of commands. Redisson knows a holder by its thread. */
 final class Worker {
     private final BlockingQueue<Supplier<Runnable>> queue = new LinkedBlockingQueue<>();
     private final Thread thread;
@@ -16,7 +16,10 @@ final class Worker {
         thread.start();
     }
 
-    /** Runs {@code work} on this thread. Then, when the thread is marked idle, runs the task that it returned. */
+    /**
+     * Runs {@code work} on this thread, marks the thread as idle, and then runs the task that
+     * {@code work} has returned.
+     */
     void submit(Supplier<Runnable> work) {
         queue.add(work);
     }
@@ -35,7 +38,7 @@ final class Worker {
                 Supplier<Runnable> work = queue.take();
                 setBusy(true);
                 Runnable reply = work.get();
-                // The thread must be idle when its reply is read.
+                // The thread must be idle before the test reads the reply.
                 setBusy(false);
                 reply.run();
             }
@@ -46,7 +49,7 @@ final class Worker {
 
     private synchronized void setBusy(boolean busy) {
         this.busy = busy;
-        // An interrupt that came too late for its command must not hit the next one.
+        // An interrupt that came too late for its command must not end the next one.
         Thread.interrupted();
     }
 }

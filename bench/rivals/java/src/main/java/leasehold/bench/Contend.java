@@ -42,7 +42,7 @@ final class Contend {
     }
 
     Map<String, Object> run() throws Exception {
-        // On Linux this is the monotonic clock, which all processes share.
+        // On Linux, nanoTime() is the monotonic clock, which all processes share.
         LockSupport.parkNanos(startAt - System.nanoTime());
         ExecutorService threads = Executors.newFixedThreadPool(tasks);
         long cpu = Figures.cpu();
@@ -66,7 +66,10 @@ final class Contend {
                 "log", visits);
     }
 
-    /** Acquires and releases until the end. A lock that is granted after the end is released and not counted. */
+    /**
+     * Acquires and releases until the end. A lock that is granted after the end is released and not
+     * counted.
+     */
     private List<long[]> visit(long task, long end) throws InterruptedException {
         List<long[]> visits = new ArrayList<>();
         Door lock = Door.of(clients, contender, name);

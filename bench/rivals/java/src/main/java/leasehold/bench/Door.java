@@ -13,7 +13,10 @@ import org.redisson.api.RSet;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
-/** An object that a task acquires and releases. The name of the contender selects the class of Redisson. */
+/**
+ * An object that a task acquires and releases. The name of the contender selects the class of
+ * Redisson.
+ */
 interface Door {
     /** The lease of Redisson's locks. */
     long LEASE_SECONDS = 30;
@@ -22,7 +25,7 @@ interface Door {
 
     void leave();
 
-    /** Clients of one server, or of those of a quorum. */
+    /** The object for clients of one server, or of all servers of a quorum. */
     static Door of(List<RedissonClient> clients, String contender, String name) {
         RedissonClient redisson = clients.get(0);
         return switch (contender) {
@@ -96,7 +99,7 @@ interface Door {
 
             @Override
             public void leave() {
-                // Nothing to release: permits return with time.
+                // There is nothing to release: permits come back with time.
             }
         };
     }

@@ -12,7 +12,7 @@ import org.redisson.api.RedissonClient;
 
 /** Jobs for long holds and for callers that wait. */
 final class Holding {
-    /** The number of concurrent acquisitions while many holds are created. */
+    /** How many acquisitions run at the same time while many holds are created. */
     private static final int TOGETHER = 64;
 
     private static final long SETTLE_MILLIS = 1_000;
@@ -65,7 +65,7 @@ final class Holding {
         return Map.of("wall_ns", System.nanoTime() - began, "cpu_ns", Figures.cpu() - cpu);
     }
 
-    /** The callers wait without threads, because Redisson has no cheaper way to wait. */
+    /** Waits without threads, because Redisson has no cheaper way to wait. */
     static Map<String, Object> wait(RedissonClient redisson, JsonNode job) throws InterruptedException {
         int tasks = job.get("tasks").asInt();
         RLock lock = redisson.getLock(job.get("name").asText());

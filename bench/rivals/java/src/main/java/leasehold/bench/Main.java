@@ -21,7 +21,7 @@ final class Main {
     private Main() {}
 
     public static void main(String[] args) throws IOException {
-        // The servers of a quorum have commas between them.
+        // The URL of a quorum is a list of URLs with commas.
         String[] urls = args[0].equals("redisson-quorum") ? args[1].split(",") : new String[] {args[1]};
         long ttl = Long.parseLong(args[3]);
         List<RedissonClient> clients = Stream.of(urls).map(url -> connect(url, ttl)).toList();
@@ -31,11 +31,12 @@ final class Main {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             say(out, answer(clients, args[0], JSON.readTree(line)));
         }
-        // Redisson's threads would keep the process alive. Its holds end with their leases.
+        // Redisson's threads would keep the process alive, so it is halted. Its holds end with
+        // their leases.
         Runtime.getRuntime().halt(0);
     }
 
-    /** All settings but the addresses and the lease of the watchdog are Redisson's defaults. */
+    /** Except the addresses and the lease of the watchdog, all settings are Redisson's defaults. */
     private static RedissonClient connect(String url, long ttlMillis) {
         Config config = Where.of(url);
         config.setLockWatchdogTimeout(ttlMillis);

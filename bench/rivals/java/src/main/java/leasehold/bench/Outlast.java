@@ -13,7 +13,7 @@ final class Outlast {
 
     private Outlast() {}
 
-    /** Each lock has a new name, because a release may be lost. */
+    /** Each lock has a new name, because a failover may lose a release. */
     static Map<String, Object> run(RedissonClient redisson, JsonNode job) throws InterruptedException {
         String prefix = job.get("prefix").asText();
         long gap = job.get("gap_ms").asLong() * 1_000_000;
@@ -35,7 +35,7 @@ final class Outlast {
         }
     }
 
-    /** A hold that cannot be released ends with its lease. */
+    /** Releases. If this fails, the hold ends with its lease. */
     private static void leave(RLock lock) {
         try {
             lock.unlock();

@@ -11,7 +11,10 @@ import java.util.concurrent.Future;
 import java.util.stream.IntStream;
 import org.redisson.api.RedissonClient;
 
-/** Pairs of acquire and release. Each task has its own names, or all share one. A task is a thread. */
+/**
+ * Pairs of acquire and release. Each task has its own names, or all tasks share one. A task is a
+ * thread.
+ */
 final class Pairs {
     private final List<RedissonClient> clients;
     private final int tasks;
@@ -50,7 +53,7 @@ final class Pairs {
         return summary(done.stream().flatMapToLong(Arrays::stream).toArray(), wall, cpu);
     }
 
-    /** The names of one task. Tasks share no names, unless all share one. */
+    /** The names of one task. No two tasks have the same name, unless all tasks share one. */
     private String[] share(int task) {
         if (shared) {
             return new String[] {prefix};

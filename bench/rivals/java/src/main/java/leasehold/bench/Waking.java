@@ -10,9 +10,9 @@ import java.util.concurrent.Future;
 import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RedissonClient;
 
-/** The time from the opening of a latch until all waiters know it. A task is a thread. */
+/** The time from the opening of a latch until all waiters have passed. A task is a thread. */
 final class Waking {
-    /** Long enough until all tasks wait and Redisson has subscribed for them. */
+    /** By then, all tasks wait, and Redisson has subscribed for them. */
     private static final long SETTLE_MILLIS = 200;
 
     private Waking() {}

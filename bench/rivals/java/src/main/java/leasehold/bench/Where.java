@@ -3,7 +3,7 @@ package leasehold.bench;
 import java.util.stream.Stream;
 import org.redisson.config.Config;
 
-/** The addresses of the servers: a URL of the form that Leasehold accepts. */
+/** The addresses of the servers, from a URL of the form that Leasehold accepts. */
 final class Where {
     private static final String CLUSTER = "redis-cluster://";
     private static final String SENTINEL = "redis-sentinel://";
