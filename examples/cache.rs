@@ -28,12 +28,12 @@ async fn main() -> Result<(), Error> {
 }
 
 async fn show_prices(process: &str, prices: Map<String, u64>) -> Result<(), Error> {
-    for product in ["apples", "pears", "plums"].map(str::to_owned) {
+    for product in ["apples", "pears", "plums"] {
         // If another process is already asking the service, this call waits for the result, but not
         // for ever.
         let timeout = Duration::from_secs(5);
-        let ask = || ask_the_service(process, &product);
-        let price = prices.get_or_insert_with(&product, timeout, ask).await?;
+        let ask = || ask_the_service(process, product);
+        let price = prices.get_or_insert_with(product, timeout, ask).await?;
         println!("{process:>5}: {product} cost {price} cents");
     }
     Ok(())

@@ -69,19 +69,18 @@ async fn next_time(behind: Duration) -> u64 {
 
 /// Runs the job, unless another machine does. Returns whether this machine did.
 async fn run_once(machine: &str, last: &Map<String, u64>, time: u64) -> Result<bool, Error> {
-    let job = JOB.to_owned();
     // If a run hangs, it loses the lock after two periods.
-    let lock = last.lock(&job)?.max_hold(2 * PERIOD);
+    let lock = last.lock(JOB)?.max_hold(2 * PERIOD);
     let Some(guard) = lock.try_acquire().await? else {
         return Ok(false); // Another machine is executing this run, or the one before it.
     };
-    if last.get(&job).await?.is_some_and(|last| last >= time) {
+    if last.get(JOB).await?.is_some_and(|last| last >= time) {
         guard.release().await?.into_result()?;
         return Ok(false);
     }
     // The run is recorded before it starts, so it happens at most once. Record it after the work if
     // it must happen at least once.
-    guard.write([last.insertion(&job, &time)?]).await?;
+    guard.write([last.insertion(JOB, &time)?]).await?;
     match guard.run(async |_held| close(machine, time).await).await {
         RunOutcome::Cancelled { reason, .. } => println!("{machine:>5}: stopped: {reason}"),
         _ => println!("{machine:>5}: {JOB} of {time} is done"),

@@ -399,12 +399,14 @@ pub enum Error {
     /// long. All callers share one connection. A longer reply would delay the others, or end the
     /// connection.
     #[error(
-        "value too long for `{name}`: the maximum is {most} bytes; store the value elsewhere, and \
+        "{what} too long for `{name}`: the maximum is {most} bytes; store the value elsewhere, and \
          use a reference to it"
     )]
     ValueTooLong {
         /// The name of the object.
         name: Name,
+        /// What is too long, such as ``value of `42` ``.
+        what: String,
         /// The greatest length in bytes.
         most: usize,
     },

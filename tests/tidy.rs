@@ -565,7 +565,7 @@ fn locks(path: &str, text: &str) -> Vec<String> {
 const NO_CANCEL_SAFETY: [&str; 0] = [];
 
 /// A function that returns a `Result` documents its errors. An async function documents its cancel
-/// safety.
+/// safety. The macro `like` writes both sections.
 fn sections(path: &str, text: &str) -> Vec<String> {
     let mut complaints = vec![];
     let text = without_tests(text);
@@ -575,12 +575,13 @@ fn sections(path: &str, text: &str) -> Vec<String> {
         let docs = docs_above(&lines, line - 1);
         let bounds = signature.find(" where ").unwrap_or(signature.len());
         let returned = signature[..bounds].split("->").last().unwrap_or_default();
+        let lacks = |section| !docs.contains(section) && !docs.contains("#[doc = like!(");
         let is_result = returned.trim_start().starts_with("Result<");
-        if is_result && !docs.contains("# Errors") {
+        if is_result && lacks("# Errors") {
             complaints.push(format!("{path}:{line}: `{name}` has no `# Errors`"));
         }
         let is_async = signature.contains("async fn") || returned.contains("impl Future");
-        if is_async && !docs.contains("# Cancel safety") && !NO_CANCEL_SAFETY.contains(&name) {
+        if is_async && lacks("# Cancel safety") && !NO_CANCEL_SAFETY.contains(&name) {
             complaints.push(format!("{path}:{line}: `{name}` has no `# Cancel safety`"));
         }
         if docs.trim().is_empty() {
@@ -1550,6 +1551,9 @@ fn tidy_finds_functions_without_an_errors_section() {
     one(&sections("src/a.rs", fails), "`a` has no `# Errors`");
     let output = fails.replace("it.\n", "it.\n///\n/// # Errors\n///\n/// Never.\n#[must_use]\n");
     assert!(sections("src/a.rs", &output).is_empty());
+
+    let like = "#[doc = like!(read \"b\")]\npub async fn a() -> Result<u8> {\n";
+    assert!(sections("src/a.rs", like).is_empty());
 
     let leaves = "/// Does it.\npub async fn a() {\n";
     one(&sections("src/a.rs", leaves), "`a` has no `# Cancel safety`");

@@ -27,6 +27,31 @@ macro_rules! waits {
     )+};
 }
 
+/// `Clone` and `Debug` of an object with a `core` and an `inner`. `derive` would also require them
+/// of the elements `$of`.
+macro_rules! shares {
+    ($type:ident<$($of:ident),+; $($codec:ident),+>) => {
+        impl<$($of,)+ $($codec: Clone),+> Clone for $type<$($of,)+ $($codec),+> {
+            fn clone(&self) -> Self {
+                Self { core: Arc::clone(&self.core), inner: self.inner.clone() }
+            }
+        }
+
+        $crate::blocking::face::shows! { $type<$($of),+; $($codec),+> }
+    };
+}
+
+/// `Debug` of an object, as of its `inner`.
+macro_rules! shows {
+    ($type:ident<$($of:ident),+; $($codec:ident),+>) => {
+        impl<$($of,)+ $($codec: fmt::Debug),+> fmt::Debug for $type<$($of,)+ $($codec),+> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.inner.fmt(f)
+            }
+        }
+    };
+}
+
 /// Methods that do not block, and return what the async method returns.
 macro_rules! returns {
     ($of:ident, $object:literal:
@@ -124,4 +149,4 @@ macro_rules! runs {
     };
 }
 
-pub(super) use {ends, loses, returns, runs, sets, waits};
+pub(super) use {ends, loses, returns, runs, sets, shares, shows, waits};

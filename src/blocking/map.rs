@@ -4,12 +4,12 @@ use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 use super::{
     ExpirableSemaphore, FencedLock, Guard, Latch, Lock, ReadWriteLock, Semaphore,
-    face::{returns, sets, waits},
+    face::{returns, sets, shares, shows, waits},
     waiting::Core,
 };
 use crate::{
     Name, Write,
-    codec::{Codec, Text},
+    codec::{Codec, Encode, Text},
     error::{Error, Result},
     primitives::{self, thread_example},
 };
@@ -20,10 +20,9 @@ use crate::{
 ///
 /// ```
 /// let orders = leasehold::blocking::Client::in_memory()?.map::<String, u32>("orders")?;
-/// let order = "42".to_owned();
-/// let guard = orders.lock(&order)?.acquire()?;
-/// guard.write([orders.insertion(&order, &7)?])?;
-/// assert_eq!(orders.get(&order)?, Some(7));
+/// let guard = orders.lock("42")?.acquire()?;
+/// guard.write([orders.insertion("42", &7)?])?;
+/// assert_eq!(orders.get("42")?, Some(7));
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 pub struct Map<K, V, KC = Text, VC = Text> {
@@ -31,17 +30,7 @@ pub struct Map<K, V, KC = Text, VC = Text> {
     inner: primitives::Map<K, V, KC, VC>,
 }
 
-impl<K, V, KC: Clone, VC: Clone> Clone for Map<K, V, KC, VC> {
-    fn clone(&self) -> Self {
-        Self { core: Arc::clone(&self.core), inner: self.inner.clone() }
-    }
-}
-
-impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Map<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
+shares! { Map<K, V; KC, VC> }
 
 /// Makes the methods of a map that return a synchronizer of a key.
 macro_rules! makes {
@@ -53,9 +42,25 @@ macro_rules! makes {
         ///
         /// Those of the async method.
         #[doc = thread_example!("let orders = client.map::<String, u32>(\"orders\")?;":
-            concat!("let it = orders.", stringify!($name), "(&\"42\".to_owned())?;"))]
-        pub fn $name(&self, key: &K) -> Result<$object> {
+            concat!("let it = orders.", stringify!($name), "(\"42\")?;"))]
+        pub fn $name(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<$object> {
             Ok($object::new(Arc::clone(&self.core), self.inner.$name(key)?))
+        }
+    )+};
+}
+
+/// Makes the methods of a map that return a write for a guard.
+macro_rules! plans {
+    ($(fn $name:ident($($value:ident: $type:ty)?); $example:literal)+) => {$(
+        #[doc = concat!("Does what [`Map::", stringify!($name), "`](crate::Map::",
+            stringify!($name), ") does.")]
+        ///
+        /// # Errors
+        ///
+        /// Those of the async method.
+        #[doc = thread_example!("let orders = client.map::<u32, u32>(\"orders\")?;": $example)]
+        pub fn $name(&self, key: &(impl Encode<K, KC> + ?Sized) $(, $value: $type)?) -> Result<Write> {
+            self.inner.$name(key $(, $value)?)
         }
     )+};
 }
@@ -105,42 +110,46 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
-    waits! { Map, "let orders = client.map::<String, u32>(\"orders\")?; \
-        let order = \"42\".to_owned();":
-        fn get(key: &K) -> Option<V>; "assert_eq!(orders.get(&order)?, None);"
+    waits! { Map, "let orders = client.map::<String, u32>(\"orders\")?;":
+        fn get(key: &(impl Encode<K, KC> + ?Sized)) -> Option<V>;
+            "assert_eq!(orders.get(\"42\")?, None);"
 
         fn get_many(keys: &[K]) -> Vec<Option<V>>;
-            "assert_eq!(orders.get_many(&[order])?, [None]);"
+            "assert_eq!(orders.get_many(&[\"42\".to_owned()])?, [None]);"
 
-        fn contains(key: &K) -> bool; "assert!(!orders.contains(&order)?);"
+        fn contains(key: &(impl Encode<K, KC> + ?Sized)) -> bool;
+            "assert!(!orders.contains(\"42\")?);"
 
         fn len() -> u64; "assert_eq!(orders.len()?, 0);"
 
         fn is_empty() -> bool; "assert!(orders.is_empty()?);"
 
-        fn insert(key: &K, value: &V) -> Option<V>;
-            "assert_eq!(orders.insert(&order, &7)?, None);"
+        fn insert(key: &(impl Encode<K, KC> + ?Sized), value: &V) -> Option<V>;
+            "assert_eq!(orders.insert(\"42\", &7)?, None);"
 
-        fn insert_for(key: &K, value: &V, ttl: Duration) -> Option<V>;
-            "let ttl = std::time::Duration::from_secs(60);"
-            "assert_eq!(orders.insert_for(&order, &7, ttl)?, None);"
+        fn insert_for(key: &(impl Encode<K, KC> + ?Sized), value: &V, ttl: Duration) -> Option<V>;
+            "assert_eq!(orders.insert_for(\"42\", &7, Duration::from_secs(60))?, None);"
 
-        fn insert_if_absent(key: &K, value: &V) -> Option<V>;
-            "assert_eq!(orders.insert_if_absent(&order, &7)?, None);"
+        fn insert_if_absent(key: &(impl Encode<K, KC> + ?Sized), value: &V) -> Option<V>;
+            "assert_eq!(orders.insert_if_absent(\"42\", &7)?, None);"
 
-        fn replace(key: &K, value: &V) -> Option<V>;
-            "assert_eq!(orders.replace(&order, &7)?, None);"
+        fn replace(key: &(impl Encode<K, KC> + ?Sized), value: &V) -> Option<V>;
+            "assert_eq!(orders.replace(\"42\", &7)?, None);"
 
-        fn compare_and_set(key: &K, old: &V, new: &V) -> bool;
-            "assert!(!orders.compare_and_set(&order, &7, &8)?);"
+        fn compare_and_set(key: &(impl Encode<K, KC> + ?Sized), old: &V, new: &V) -> bool;
+            "assert!(!orders.compare_and_set(\"42\", &7, &8)?);"
 
-        fn remove(key: &K) -> Option<V>; "assert_eq!(orders.remove(&order)?, None);"
+        fn remove(key: &(impl Encode<K, KC> + ?Sized)) -> Option<V>;
+            "assert_eq!(orders.remove(\"42\")?, None);"
 
-        fn remove_if(key: &K, value: &V) -> bool; "assert!(!orders.remove_if(&order, &7)?);"
+        fn remove_if(key: &(impl Encode<K, KC> + ?Sized), value: &V) -> bool;
+            "assert!(!orders.remove_if(\"42\", &7)?);"
 
-        fn add(key: &K, number: i64) -> i64; "assert_eq!(orders.add(&order, 7)?, 7);"
+        fn add(key: &(impl Encode<K, KC> + ?Sized), number: i64) -> i64;
+            "assert_eq!(orders.add(\"42\", 7)?, 7);"
 
-        fn insert_many(entries: &[(K, V)]) -> (); "orders.insert_many(&[(order, 7)])?;"
+        fn insert_many(entries: &[(K, V)]) -> ();
+            "orders.insert_many(&[(\"42\".to_owned(), 7)])?;"
     }
 
     makes! {
@@ -153,38 +162,10 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         fn latch() -> Latch;
     }
 
-    /// Does what [`Map::insertion`](crate::Map::insertion) does.
-    ///
-    /// # Errors
-    ///
-    /// Those of the async method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
-    /// orders.lock(&42)?.acquire()?.write([orders.insertion(&42, &7)?])?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn insertion(&self, key: &K, value: &V) -> Result<Write> {
-        self.inner.insertion(key, value)
-    }
+    plans! {
+        fn insertion(value: &V); "orders.lock(&42)?.acquire()?.write([orders.insertion(&42, &7)?])?;"
 
-    /// Does what [`Map::removal`](crate::Map::removal) does.
-    ///
-    /// # Errors
-    ///
-    /// Those of the async method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
-    /// orders.lock(&42)?.acquire()?.write([orders.removal(&42)?])?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn removal(&self, key: &K) -> Result<Write> {
-        self.inner.removal(key)
+        fn removal(); "orders.lock(&42)?.acquire()?.write([orders.removal(&42)?])?;"
     }
 
     /// Does what [`Map::get_or_insert_with`](crate::Map::get_or_insert_with) does, but cannot stop
@@ -207,7 +188,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// ```
     pub fn get_or_insert_with<E: From<Error>>(
         &self,
-        key: &K,
+        key: &(impl Encode<K, KC> + ?Sized),
         timeout: Duration,
         compute: impl FnOnce() -> Result<V, E>,
     ) -> Result<V, E> {
@@ -254,11 +235,7 @@ pub struct MapStream<K, V, KC = Text, VC = Text> {
     inner: primitives::MapStream<K, V, KC, VC>,
 }
 
-impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for MapStream<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
+shows! { MapStream<K, V; KC, VC> }
 
 impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
     /// Blocks until [`MapStream::next`](crate::MapStream::next) returns, and returns its result.

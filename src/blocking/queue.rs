@@ -3,12 +3,12 @@
 use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 
 use super::{
-    face::{ends, returns, sets, waits},
+    face::{ends, returns, sets, shares, waits},
     waiting::Core,
 };
 use crate::{
     LostReason, Name, Owner, Release, Replicas, WaitStrategy,
-    codec::{Codec, Text},
+    codec::{Codec, Encode, Text},
     error::Result,
     primitives::{self, settings::replicated},
 };
@@ -19,7 +19,7 @@ use crate::{
 ///
 /// ```
 /// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
-/// jobs.push(&"resize 1.png".to_owned())?;
+/// jobs.push("resize 1.png")?;
 /// let claim = jobs.claim()?;
 /// println!("{}", claim.value()); // … the work …
 /// claim.done()?.into_result()?;
@@ -30,17 +30,7 @@ pub struct Queue<T, C = Text> {
     inner: primitives::Queue<T, C>,
 }
 
-impl<T, C: Clone> Clone for Queue<T, C> {
-    fn clone(&self) -> Self {
-        Self { core: Arc::clone(&self.core), inner: self.inner.clone() }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for Queue<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
+shares! { Queue<T; C> }
 
 impl<T> Queue<T> {
     pub(super) fn new(core: Arc<Core>, inner: primitives::Queue<T>) -> Self {
@@ -97,8 +87,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
         Claim { inner, core: Arc::clone(&self.core) }
     }
 
-    waits! { Queue, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(&\"a\".to_owned())?;":
-        fn push(value: &T) -> u64; "assert_eq!(jobs.push(&\"b\".to_owned())?, 2);"
+    waits! { Queue, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(\"a\")?;":
+        fn push(value: &(impl Encode<T, C> + ?Sized)) -> u64; "assert_eq!(jobs.push(\"b\")?, 2);"
 
         fn push_all(values: impl IntoIterator<Item = impl Borrow<T>>) -> u64;
             "assert_eq!(jobs.push_all([\"b\", \"c\"].map(str::to_owned))?, 3);"
@@ -120,7 +110,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
 ///
 /// ```
 /// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
-/// jobs.push(&"a".to_owned())?;
+/// jobs.push("a")?;
 /// jobs.claim()?.done()?.into_result()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -134,7 +124,7 @@ pub struct Claim<T> {
 }
 
 impl<T> Claim<T> {
-    ends! { Claim, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(&\"a\".to_owned())?;",
+    ends! { Claim, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(\"a\")?;",
         "gives the element back":
         fn done(); "assert_eq!(jobs.claim()?.done()?, leasehold::Release::Released);"
 
@@ -154,7 +144,7 @@ impl<T> Claim<T> {
     ///
     /// ```
     /// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
-    /// jobs.push(&"a".to_owned())?;
+    /// jobs.push("a")?;
     /// let claim = jobs.max_hold(std::time::Duration::from_millis(50)).claim()?;
     /// assert_eq!(claim.lost()?, leasehold::LostReason::MaxHold);
     /// # Ok::<(), leasehold::Error>(())
@@ -163,7 +153,7 @@ impl<T> Claim<T> {
         self.core.wait(self.inner.lost())
     }
 
-    returns! { Claim, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(&\"a\".to_owned())?;":
+    returns! { Claim, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(\"a\")?;":
         fn value() -> &T; "assert_eq!(jobs.claim()?.value(), \"a\");"
 
         fn is_held() -> bool; "assert!(jobs.claim()?.is_held());"

@@ -4,12 +4,12 @@ use std::{fmt, sync::Arc};
 
 use super::{
     Lock,
-    face::{returns, waits},
+    face::{returns, shares, shows, waits},
     waiting::Core,
 };
 use crate::{
     Name,
-    codec::{Codec, Text},
+    codec::{Codec, Encode, Text},
     error::Result,
     primitives,
 };
@@ -29,17 +29,7 @@ pub struct Set<T, C = Text> {
     inner: primitives::Set<T, C>,
 }
 
-impl<T, C: Clone> Clone for Set<T, C> {
-    fn clone(&self) -> Self {
-        Self { core: Arc::clone(&self.core), inner: self.inner.clone() }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for Set<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
+shares! { Set<T; C> }
 
 impl<T, C> Set<T, C> {
     pub(super) fn new(core: Arc<Core>, inner: primitives::Set<T, C>) -> Self {
@@ -67,7 +57,8 @@ impl<T, C> Set<T, C> {
 
 impl<T, C: Codec<T>> Set<T, C> {
     waits! { Set, "let seen = client.set::<u32>(\"seen\")?;":
-        fn contains(element: &T) -> bool; "assert!(!seen.contains(&42)?);"
+        fn contains(element: &(impl Encode<T, C> + ?Sized)) -> bool;
+            "assert!(!seen.contains(&42)?);"
 
         fn len() -> u64; "assert_eq!(seen.len()?, 0);"
 
@@ -75,12 +66,14 @@ impl<T, C: Codec<T>> Set<T, C> {
 
         fn members() -> Vec<T>; "assert!(seen.members()?.is_empty());"
 
-        fn insert(element: &T) -> bool; "assert!(seen.insert(&42)?);"
+        fn insert(element: &(impl Encode<T, C> + ?Sized)) -> bool;
+            "assert!(seen.insert(&42)?);"
 
         fn insert_all_if_none(elements: &[T]) -> bool;
             "assert!(seen.insert_all_if_none(&[42, 43])?);"
 
-        fn remove(element: &T) -> bool; "assert!(!seen.remove(&42)?);"
+        fn remove(element: &(impl Encode<T, C> + ?Sized)) -> bool;
+            "assert!(!seen.remove(&42)?);"
 
         fn pop() -> Option<T>; "assert_eq!(seen.pop()?, None);"
     }
@@ -98,7 +91,7 @@ impl<T, C: Codec<T>> Set<T, C> {
     /// let guard = seen.lock(&42)?.acquire()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn lock(&self, element: &T) -> Result<Lock> {
+    pub fn lock(&self, element: &(impl Encode<T, C> + ?Sized)) -> Result<Lock> {
         Ok(Lock::new(Arc::clone(&self.core), self.inner.lock(element)?))
     }
 
@@ -131,11 +124,7 @@ pub struct SetStream<T, C = Text> {
     inner: primitives::SetStream<T, C>,
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for SetStream<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
+shows! { SetStream<T; C> }
 
 impl<T, C: Codec<T>> SetStream<T, C> {
     /// Blocks until [`SetStream::next`](crate::SetStream::next) returns, and returns its result.

@@ -78,6 +78,48 @@ pub trait Codec<T>: Clone + fmt::Debug + Send + Sync + 'static {
     fn decode(&self, bytes: &[u8]) -> Result<T, CodecError>;
 }
 
+/// A value that the codec `C` writes as a `T`: a `T`, and also a `str` if `T` is `String`, or bytes
+/// if `T` is `Vec<u8>`.
+///
+/// Methods that take a key or an element accept such values, as those of a `HashMap` do.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold::Error> {
+/// let totals = leasehold::Client::in_memory().map::<String, u32>("totals")?;
+/// totals.insert("42", &7).await?;
+/// assert_eq!(totals.get(&"42".to_owned()).await?, Some(7));
+/// # Ok(()) }
+/// ```
+#[diagnostic::on_unimplemented(message = "`{Self}` cannot stand for a `{T}` of the codec `{C}`")]
+pub trait Encode<T, C> {
+    /// Returns the bytes that `codec` writes.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError`] if the codec cannot write the value.
+    fn encode_by(&self, codec: &C) -> Result<Vec<u8>, CodecError>;
+}
+
+impl<T, C: Codec<T>> Encode<T, C> for T {
+    fn encode_by(&self, codec: &C) -> Result<Vec<u8>, CodecError> {
+        codec.encode(self)
+    }
+}
+
+impl<C: Codec<String>> Encode<String, C> for str {
+    fn encode_by(&self, codec: &C) -> Result<Vec<u8>, CodecError> {
+        codec.encode(&self.to_owned())
+    }
+}
+
+impl<C: Codec<Vec<u8>>> Encode<Vec<u8>, C> for [u8] {
+    fn encode_by(&self, codec: &C) -> Result<Vec<u8>, CodecError> {
+        codec.encode(&self.to_owned())
+    }
+}
+
 /// Why a codec cannot write a value, or cannot read one.
 ///
 /// # Examples

@@ -1,18 +1,27 @@
 //! Converts keys and values to bytes and back, for the objects that have data.
 
+use leasehold_link::shown;
+
 use crate::{
-    codec::Codec,
+    codec::{Codec, Encode},
     domain::Name,
     error::{Error, Result},
     store::MAX_VALUE_BYTES,
 };
 
-/// Returns the bytes of `value`, which belongs to the object `name`.
-pub(super) fn encode<T>(name: &Name, codec: &impl Codec<T>, value: &T) -> Result<Vec<u8>> {
-    let bytes = codec.encode(value).map_err(|source| Error::unwritable(name, codec, source))?;
+/// Returns the bytes of `value`, which belongs to the object `name`. If they are too long, the error
+/// names the value: `what` is its kind, and `of` its key, or `None` if it is known by its own bytes.
+pub(super) fn encode<T, C: Codec<T>>(
+    name: &Name,
+    codec: &C,
+    value: &(impl Encode<T, C> + ?Sized),
+    what: &str,
+    of: Option<&[u8]>,
+) -> Result<Vec<u8>> {
+    let bytes = value.encode_by(codec).map_err(|source| Error::unwritable(name, codec, source))?;
     match bytes.len() <= MAX_VALUE_BYTES {
         true => Ok(bytes),
-        false => Err(too_long(name)),
+        false => Err(too_long(name, called(what, of.unwrap_or(&bytes)))),
     }
 }
 
@@ -21,7 +30,13 @@ pub(super) fn decode<T>(name: &Name, codec: &impl Codec<T>, bytes: &[u8]) -> Res
     codec.decode(bytes).map_err(|source| Error::undecodable(name, codec, bytes, source))
 }
 
-/// Returns the error for a value that is longer than the longest allowed value.
-pub(super) fn too_long(name: &Name) -> Error {
-    Error::ValueTooLong { name: name.clone(), most: MAX_VALUE_BYTES }
+/// Returns the error for a key, a value or an element that is longer than allowed.
+pub(super) fn too_long(name: &Name, what: String) -> Error {
+    Error::ValueTooLong { name: name.clone(), what, most: MAX_VALUE_BYTES }
+}
+
+/// Returns what an error calls such a thing: its kind, and the beginning of `bytes`, by which the
+/// user finds it.
+pub(super) fn called(what: &str, bytes: &[u8]) -> String {
+    format!("{what} `{}`", shown(&String::from_utf8_lossy(bytes)))
 }

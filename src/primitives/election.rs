@@ -305,7 +305,8 @@ impl Leadership {
     pub async fn proclaim(&self, value: impl Into<String>) -> Result<()> {
         let (watch, term, value) = (self.guard.watch(), self.term(), value.into());
         if value.len() > MOST_VALUE {
-            return Err(Error::ValueTooLong { name: self.guard.name().clone(), most: MOST_VALUE });
+            let (name, what) = (self.guard.name().clone(), "value".to_owned());
+            return Err(Error::ValueTooLong { name, what, most: MOST_VALUE });
         }
         let proclaim = |store| election::proclaim(store, watch.claim(), term, &value);
         watch.change(proclaim).await

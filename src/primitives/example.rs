@@ -1,5 +1,5 @@
-//! Macros for the examples in the rustdoc. A macro adds the hidden lines that create the client and
-//! the object.
+//! Macros for sections of the rustdoc. Those for examples add the hidden lines that create the
+//! client and the object.
 
 /// The section *Examples* of an item of the async API. Rustdoc hides the lines that create
 /// `$object`.
@@ -43,6 +43,11 @@ macro_rules! example {
     (jobs: $($line:literal),+) => {
         $crate::primitives::example!("let jobs = client.queue::<String>(\"jobs\")?;": $($line),+)
     };
+    (claim: $($line:literal),+) => {
+        $crate::primitives::example!(
+            "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(\"a\").await?; \
+             let claim = jobs.claim().await?;": $($line),+)
+    };
     (double: $($line:literal),+) => {
         $crate::primitives::example!("let barrier = client.double_barrier(\"phase\", 2)?;": $($line),+)
     };
@@ -72,6 +77,31 @@ macro_rules! example {
     };
 }
 
+/// The sections *Errors* and *Cancel safety* of a method that reads or changes data, and has the
+/// errors of the method `$other`.
+macro_rules! like {
+    (read $other:literal) => {
+        $crate::primitives::like!($other, "Dropping the future has no effect.")
+    };
+    (change $other:literal) => {
+        $crate::primitives::like!(
+            $other,
+            "If the future is dropped, the change may or may not have happened."
+        )
+    };
+    ($other:literal, $dropped:literal) => {
+        concat!(
+            "\n# Errors\n\nAs for [`",
+            $other,
+            "`](Self::",
+            $other,
+            ").\n\n",
+            "# Cancel safety\n\n",
+            $dropped
+        )
+    };
+}
+
 /// The section *Examples* of an item of the blocking API. The caller passes the line that creates
 /// the object.
 #[cfg(feature = "blocking")]
@@ -88,6 +118,6 @@ macro_rules! thread_example {
     };
 }
 
-pub(crate) use example;
 #[cfg(feature = "blocking")]
 pub(crate) use thread_example;
+pub(crate) use {example, like};

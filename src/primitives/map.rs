@@ -4,15 +4,16 @@ use std::{fmt, future::Future, marker::PhantomData, ops::ControlFlow, time::Dura
 
 use super::{
     ExpirableSemaphore, FencedLock, Latch, Lock, LockContext, LockGuard, ReadWriteLock, Semaphore,
-    coded::{decode, encode, too_long},
+    coded::{called, decode, encode, too_long},
     example,
     keyed::Keyed,
+    like,
     local_caches::invalidation,
     pages::Pages,
     settings::checked_timeout,
 };
 use crate::{
-    codec::{Codec, Text},
+    codec::{Codec, Encode, Text},
     domain::{Edit, Name, Notice, Write, checked},
     engine::Engine,
     error::{Error, Result},
@@ -22,6 +23,9 @@ use crate::{
 /// The greatest number of entries that one request reads or sets.
 const TOGETHER: usize = 100;
 
+/// What an error calls a value, before its key.
+const VALUE_OF: &str = "value of";
+
 /// Entries of keys and values, which all clients share, with a lock for each key.
 ///
 /// A `Map` is a name and two codecs, so creating one sends no request. In Redisson, it is the
@@ -30,8 +34,7 @@ const TOGETHER: usize = 100;
 /// of the keys is wrong, there is no error: the map does not find entries of Java, and the locks of
 /// its keys have other names than in Java.
 ///
-/// A codec converts only one type, so methods take keys as `&K`. For example, if `K` is `String`,
-/// pass `&"42".to_owned()`, and not a `&str`.
+/// Methods take a key as a `&K`, and if `K` is `String`, also as a `&str`: see [`Encode`].
 ///
 /// If the client retries a change after a lost reply, the store makes the change only once, and
 /// replies as to the first request. All reads go to the primary.
@@ -39,14 +42,13 @@ const TOGETHER: usize = 100;
 /// If work on an entry takes several steps, acquire the lock of its key. Then **write the entry
 /// with the guard**, which checks the lock and writes in one step:
 #[doc = example!(orders:
-    "let order = \"42\".to_owned();",
-    "orders.insert(&order, &7).await?;",
+    "orders.insert(\"42\", &7).await?;",
     "",
-    "let guard = orders.lock(&order)?.acquire().await?;",
-    "let total = orders.get(&order).await?.unwrap_or(0);",
-    "guard.write([orders.insertion(&order, &(total * 2))?]).await?;",
+    "let guard = orders.lock(\"42\")?.acquire().await?;",
+    "let total = orders.get(\"42\").await?.unwrap_or(0);",
+    "guard.write([orders.insertion(\"42\", &(total * 2))?]).await?;",
     "guard.release().await?;",
-    "assert_eq!(orders.get(&order).await?, Some(14));")]
+    "assert_eq!(orders.get(\"42\").await?, Some(14));")]
 ///
 /// A key or a value has at most 100,000 bytes. A `Map` has no idle times, no size limit and no
 /// events. It cannot share the data of an `RMapCache`, because `RMapCache` stores times in the
@@ -87,7 +89,7 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
     #[doc = example!(orders:
         "use leasehold::codec::Kryo5Text;",
         "let orders = orders.codec(Kryo5Text);",
-        "orders.insert(&\"42\".to_owned(), &7).await?;")]
+        "orders.insert(\"42\", &7).await?;")]
     #[must_use]
     pub fn codec<C: Clone>(self, codec: C) -> Map<K, V, C, C> {
         self.codecs(codec.clone(), codec)
@@ -97,7 +99,7 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
     #[doc = example!(orders:
         "use leasehold::codec::{Kryo5Text, Text};",
         "let orders = orders.codecs(Text, Kryo5Text);",
-        "orders.insert(&\"42\".to_owned(), &7).await?;")]
+        "orders.insert(\"42\", &7).await?;")]
     #[must_use]
     pub fn codecs<NK, NV>(self, keys: NK, values: NV) -> Map<K, V, NK, NV> {
         Map { keyed: self.keyed, keys, values, notifies: self.notifies, of: PhantomData }
@@ -112,7 +114,7 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
     /// message is not repeated: see Redisson's `reconnectionStrategy`.
     #[doc = example!(orders:
         "let orders = orders.notify_local_caches(true);",
-        "orders.insert(&\"42\".to_owned(), &7).await?;")]
+        "orders.insert(\"42\", &7).await?;")]
     #[must_use]
     pub fn notify_local_caches(self, notifies: bool) -> Self {
         Self { notifies, ..self }
@@ -144,22 +146,15 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
-    #[doc = example!(orders: "assert_eq!(orders.get(&\"42\".to_owned()).await?, None);")]
-    pub async fn get(&self, key: &K) -> Result<Option<V>> {
+    #[doc = example!(orders: "assert_eq!(orders.get(\"42\").await?, None);")]
+    pub async fn get(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<Option<V>> {
         let mut values = self.read(&[self.key(key)?]).await?;
         values.pop().flatten().map(|value| self.value(&value)).transpose()
     }
 
     /// Returns the values of `keys`, in the order of `keys`. It sends one request for every hundred
     /// keys.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
+    #[doc = like!(read "get")]
     #[doc = example!(orders:
         "let keys = [\"42\".to_owned(), \"43\".to_owned()];",
         "orders.insert(&keys[1], &7).await?;",
@@ -185,7 +180,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
                 .await?
             {
                 Some(mut read) => values.append(&mut read),
-                None if some.len() == 1 => return Err(too_long(self.name())),
+                None if some.len() == 1 => return Err(self.long_value(&some[0])),
                 None => together = some.len() / 2,
             }
         }
@@ -193,16 +188,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 
     /// Returns whether there is an entry with the key `key`.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    #[doc = example!(orders: "assert!(!orders.contains(&\"42\".to_owned()).await?);")]
-    pub async fn contains(&self, key: &K) -> Result<bool> {
+    #[doc = like!(read "get")]
+    #[doc = example!(orders: "assert!(!orders.contains(\"42\").await?);")]
+    pub async fn contains(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<bool> {
         let (name, key) = (self.name(), &self.key(key)?[..]);
         self.engine().ask(name, |store| map::contains(store, name, key)).await
     }
@@ -210,14 +198,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Returns the number of entries.
     ///
     /// An entry whose [TTL](Self::insert_for) has just ended may count until the server removes it.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
+    #[doc = like!(read "get")]
     #[doc = example!(orders: "assert_eq!(orders.len().await?, 0);")]
     pub async fn len(&self) -> Result<u64> {
         let name = self.name();
@@ -225,14 +206,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 
     /// Returns whether there are no entries.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
+    #[doc = like!(read "get")]
     #[doc = example!(orders: "assert!(orders.is_empty().await?);")]
     pub async fn is_empty(&self) -> Result<bool> {
         Ok(self.len().await? == 0)
@@ -244,7 +218,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// **may be returned twice**. An entry that is inserted or removed in between may or may not be
     /// returned.
     #[doc = example!(orders:
-        "orders.insert(&\"42\".to_owned(), &7).await?;",
+        "orders.insert(\"42\", &7).await?;",
         "let mut entries = orders.stream();",
         "while let Some((order, total)) = entries.next().await? {",
         "    println!(\"{order}: {total}\");",
@@ -274,11 +248,15 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(orders:
-        "let order = \"42\".to_owned();",
-        "assert_eq!(orders.insert(&order, &7).await?, None);",
-        "assert_eq!(orders.insert(&order, &8).await?, Some(7));")]
-    pub async fn insert(&self, key: &K, value: &V) -> Result<Option<V>> {
-        self.before(key, Change::Insert(&self.bytes(value)?)).await
+        "assert_eq!(orders.insert(\"42\", &7).await?, None);",
+        "assert_eq!(orders.insert(\"42\", &8).await?, Some(7));")]
+    pub async fn insert(
+        &self,
+        key: &(impl Encode<K, KC> + ?Sized),
+        value: &V,
+    ) -> Result<Option<V>> {
+        let key = &self.key(key)?[..];
+        self.before(key, Change::Insert(&self.bytes(key, value)?)).await
     }
 
     /// Sets the value of `key` for the time `ttl`, and returns the previous value.
@@ -299,103 +277,86 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(orders:
-        "let (order, ttl) = (\"42\".to_owned(), Duration::from_secs(60));",
-        "assert_eq!(orders.insert_for(&order, &7, ttl).await?, None);",
+        "let ttl = Duration::from_secs(60);",
+        "assert_eq!(orders.insert_for(\"42\", &7, ttl).await?, None);",
         "tokio::time::sleep(2 * ttl).await;",
-        "assert_eq!(orders.get(&order).await?, None);")]
-    pub async fn insert_for(&self, key: &K, value: &V, ttl: Duration) -> Result<Option<V>> {
-        let ttl = checked("ttl", ttl)?;
-        self.before(key, Change::InsertFor(&self.bytes(value)?, ttl)).await
+        "assert_eq!(orders.get(\"42\").await?, None);")]
+    pub async fn insert_for(
+        &self,
+        key: &(impl Encode<K, KC> + ?Sized),
+        value: &V,
+        ttl: Duration,
+    ) -> Result<Option<V>> {
+        let (ttl, key) = (checked("ttl", ttl)?, &self.key(key)?[..]);
+        self.before(key, Change::InsertFor(&self.bytes(key, value)?, ttl)).await
     }
 
     /// Sets the value of `key` if it has none. Returns `None` if the value was set, and otherwise
     /// the existing value.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the change may or may not have happened.
+    #[doc = like!(change "insert")]
     #[doc = example!(orders:
-        "let order = \"42\".to_owned();",
-        "assert_eq!(orders.insert_if_absent(&order, &7).await?, None);",
-        "assert_eq!(orders.insert_if_absent(&order, &8).await?, Some(7));")]
-    pub async fn insert_if_absent(&self, key: &K, value: &V) -> Result<Option<V>> {
-        self.before(key, Change::InsertIfAbsent(&self.bytes(value)?)).await
+        "assert_eq!(orders.insert_if_absent(\"42\", &7).await?, None);",
+        "assert_eq!(orders.insert_if_absent(\"42\", &8).await?, Some(7));")]
+    pub async fn insert_if_absent(
+        &self,
+        key: &(impl Encode<K, KC> + ?Sized),
+        value: &V,
+    ) -> Result<Option<V>> {
+        let key = &self.key(key)?[..];
+        self.before(key, Change::InsertIfAbsent(&self.bytes(key, value)?)).await
     }
 
     /// Sets the value of `key` if it already has one, and returns the previous value.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the change may or may not have happened.
-    #[doc = example!(orders: "assert_eq!(orders.replace(&\"42\".to_owned(), &7).await?, None);")]
-    pub async fn replace(&self, key: &K, value: &V) -> Result<Option<V>> {
-        self.before(key, Change::Replace(&self.bytes(value)?)).await
+    #[doc = like!(change "insert")]
+    #[doc = example!(orders: "assert_eq!(orders.replace(\"42\", &7).await?, None);")]
+    pub async fn replace(
+        &self,
+        key: &(impl Encode<K, KC> + ?Sized),
+        value: &V,
+    ) -> Result<Option<V>> {
+        let key = &self.key(key)?[..];
+        self.before(key, Change::Replace(&self.bytes(key, value)?)).await
     }
 
     /// Sets the value of `key` to `new` if the value is `old`, and returns whether it did so.
     ///
     /// Redis compares the bytes of the values: see [`codec`](crate::codec).
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the change may or may not have happened.
+    #[doc = like!(change "insert")]
     #[doc = example!(orders:
-        "let order = \"42\".to_owned();",
-        "orders.insert(&order, &7).await?;",
-        "assert!(!orders.compare_and_set(&order, &6, &8).await?);",
-        "assert!(orders.compare_and_set(&order, &7, &8).await?);")]
-    pub async fn compare_and_set(&self, key: &K, old: &V, new: &V) -> Result<bool> {
-        let (old, new) = (self.bytes(old)?, self.bytes(new)?);
+        "orders.insert(\"42\", &7).await?;",
+        "assert!(!orders.compare_and_set(\"42\", &6, &8).await?);",
+        "assert!(orders.compare_and_set(\"42\", &7, &8).await?);")]
+    pub async fn compare_and_set(
+        &self,
+        key: &(impl Encode<K, KC> + ?Sized),
+        old: &V,
+        new: &V,
+    ) -> Result<bool> {
+        let key = &self.key(key)?[..];
+        let (old, new) = (self.bytes(key, old)?, self.bytes(key, new)?);
         let change = Change::CompareAndSet { old: &old, new: &new };
         Ok(self.change(key, change).await?.is_some())
     }
 
     /// Removes the entry of `key`, and returns its value.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the change may or may not have happened.
+    #[doc = like!(change "insert")]
     #[doc = example!(orders:
-        "let order = \"42\".to_owned();",
-        "orders.insert(&order, &7).await?;",
-        "assert_eq!(orders.remove(&order).await?, Some(7));",
-        "assert_eq!(orders.remove(&order).await?, None);")]
-    pub async fn remove(&self, key: &K) -> Result<Option<V>> {
-        self.before(key, Change::Remove).await
+        "orders.insert(\"42\", &7).await?;",
+        "assert_eq!(orders.remove(\"42\").await?, Some(7));",
+        "assert_eq!(orders.remove(\"42\").await?, None);")]
+    pub async fn remove(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<Option<V>> {
+        self.before(&self.key(key)?, Change::Remove).await
     }
 
     /// Removes the entry of `key` if its value is `value`, and returns whether it did so.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the change may or may not have happened.
+    #[doc = like!(change "insert")]
     #[doc = example!(orders:
-        "let order = \"42\".to_owned();",
-        "orders.insert(&order, &7).await?;",
-        "assert!(!orders.remove_if(&order, &8).await?);",
-        "assert!(orders.remove_if(&order, &7).await?);")]
-    pub async fn remove_if(&self, key: &K, value: &V) -> Result<bool> {
-        Ok(self.change(key, Change::RemoveIf(&self.bytes(value)?)).await?.is_some())
+        "orders.insert(\"42\", &7).await?;",
+        "assert!(!orders.remove_if(\"42\", &8).await?);",
+        "assert!(orders.remove_if(\"42\", &7).await?);")]
+    pub async fn remove_if(&self, key: &(impl Encode<K, KC> + ?Sized), value: &V) -> Result<bool> {
+        let key = &self.key(key)?[..];
+        Ok(self.change(key, Change::RemoveIf(&self.bytes(key, value)?)).await?.is_some())
     }
 
     /// Adds `number` to the value of `key`, and returns the sum. If there is no entry, the old
@@ -413,9 +374,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(orders:
-        "assert_eq!(orders.add(&\"42\".to_owned(), 7).await?, 7);",
-        "assert_eq!(orders.add(&\"42\".to_owned(), -1).await?, 6);")]
-    pub async fn add(&self, key: &K, number: i64) -> Result<i64> {
+        "assert_eq!(orders.add(\"42\", 7).await?, 7);",
+        "assert_eq!(orders.add(\"42\", -1).await?, 6);")]
+    pub async fn add(&self, key: &(impl Encode<K, KC> + ?Sized), number: i64) -> Result<i64> {
         let (name, key, receipt) = (self.name(), &self.key(key)?[..], &self.engine().receipt());
         let notice = self.notice([key]);
         let ask = |store| map::add(store, name, key, number, notice.as_ref(), receipt);
@@ -435,7 +396,10 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "orders.insert_many(&[(\"42\".to_owned(), 7), (\"43\".to_owned(), 8)]).await?;",
         "assert_eq!(orders.len().await?, 2);")]
     pub async fn insert_many(&self, entries: &[(K, V)]) -> Result<()> {
-        let pair = |(key, value): &(K, V)| Ok([self.key(key)?, self.bytes(value)?]);
+        let pair = |(key, value): &(K, V)| {
+            let key = self.key(key)?;
+            self.bytes(&key, value).map(|value| [key, value])
+        };
         let pairs: Vec<_> = entries.iter().map(pair).collect::<Result<_>>()?;
         for some in pairs.as_flattened().chunks(2 * TOGETHER) {
             let (name, receipt) = (self.name(), &self.engine().receipt());
@@ -476,12 +440,12 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// If `compute` had already returned, the value may or may not have been inserted.
     #[doc = example!(orders:
         "async fn load() -> Result<i64, leasehold::Error> { Ok(7) }",
-        "let (order, timeout) = (\"42\".to_owned(), Duration::from_secs(5));",
-        "assert_eq!(orders.get_or_insert_with(&order, timeout, load).await?, 7);",
-        "assert_eq!(orders.get(&order).await?, Some(7));")]
+        "let timeout = Duration::from_secs(5);",
+        "assert_eq!(orders.get_or_insert_with(\"42\", timeout, load).await?, 7);",
+        "assert_eq!(orders.get(\"42\").await?, Some(7));")]
     pub async fn get_or_insert_with<E, W, F>(
         &self,
-        key: &K,
+        key: &(impl Encode<K, KC> + ?Sized),
         timeout: Duration,
         compute: W,
     ) -> Result<V, E>
@@ -504,7 +468,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Returns the value of `key`, or the guard of its lock if there is no value.
     pub(crate) async fn value_or_guard(
         &self,
-        key: &K,
+        key: &(impl Encode<K, KC> + ?Sized),
         timeout: Duration,
     ) -> Result<ControlFlow<V, LockGuard>> {
         let timeout = checked_timeout(timeout)?;
@@ -527,15 +491,37 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
 
     /// Inserts `value` if the lock is still held and the key has no value. Returns the value that
     /// the key then has.
-    pub(crate) async fn insert_under(&self, held: &LockContext, key: &K, value: V) -> Result<V> {
+    pub(crate) async fn insert_under(
+        &self,
+        held: &LockContext,
+        key: &(impl Encode<K, KC> + ?Sized),
+        value: V,
+    ) -> Result<V> {
         let field = self.key(key)?;
-        let notice = self.notice([&field[..]]);
-        let edit = Edit::SetAbsentField { field, value: self.bytes(&value)? };
+        let (notice, bytes) = (self.notice([&field[..]]), self.bytes(&field, &value)?);
+        let edit = Edit::SetAbsentField { field, value: bytes };
         held.write([Write::new(self.name().as_str(), edit).notifying(notice)]).await?;
         // If another client has removed the entry since the write, the caller still gets its own
         // value.
         Ok(self.get(key).await?.unwrap_or(value))
     }
+}
+
+/// Makes the methods that return a synchronizer of a key, which a method of `RMap` returns, too.
+macro_rules! synchronizers {
+    ($(fn $name:ident() -> $object:ident, $java:literal; $example:literal)+) => {$(
+        #[doc = concat!("Returns the [`", stringify!($name), "`](crate::", "Client::",
+            stringify!($name), ") of `key`, which `RMap.", $java,
+            "` of Redisson returns, too. Sends no request.")]
+        ///
+        /// # Errors
+        ///
+        /// As for [`lock`](Self::lock).
+        #[doc = example!(orders: $example)]
+        pub fn $name(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<$object> {
+            self.keyed.$name(&self.key(key)?)
+        }
+    )+};
 }
 
 /// The synchronizers of a key. They have the names that Redisson gives them.
@@ -550,22 +536,10 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// [`Error::Codec`] if the codec cannot write the key, and [`Error::Name`] if the name of the map
     /// is so long that the name of the lock is invalid.
     #[doc = example!(orders:
-        "let order = \"42\".to_owned();",
-        "let guard = orders.lock(&order)?.acquire().await?;",
-        "guard.write([orders.insertion(&order, &7)?]).await?;")]
-    pub fn lock(&self, key: &K) -> Result<Lock> {
+        "let guard = orders.lock(\"42\")?.acquire().await?;",
+        "guard.write([orders.insertion(\"42\", &7)?]).await?;")]
+    pub fn lock(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<Lock> {
         self.keyed.lock(&self.key(key)?)
-    }
-
-    /// Returns the fair lock of `key`, which `RMap.getFairLock` of Redisson returns, too. Sends no
-    /// request.
-    ///
-    /// # Errors
-    ///
-    /// As for [`lock`](Self::lock).
-    #[doc = example!(orders: "let guard = orders.fair_lock(&\"42\".to_owned())?.acquire().await?;")]
-    pub fn fair_lock(&self, key: &K) -> Result<Lock> {
-        self.keyed.fair_lock(&self.key(key)?)
     }
 
     /// Returns the fenced lock of `key`. It is the same lock as [`lock`](Self::lock), but its holds
@@ -575,55 +549,27 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// As for [`lock`](Self::lock).
     #[doc = example!(orders:
-        "let guard = orders.fenced_lock(&\"42\".to_owned())?.acquire().await?;",
+        "let guard = orders.fenced_lock(\"42\")?.acquire().await?;",
         "assert_eq!(guard.token(), 1);")]
-    pub fn fenced_lock(&self, key: &K) -> Result<FencedLock> {
+    pub fn fenced_lock(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<FencedLock> {
         self.keyed.fenced_lock(&self.key(key)?)
     }
 
-    /// Returns the read-write lock of `key`, which `RMap.getReadWriteLock` of Redisson returns,
-    /// too.
-    ///
-    /// # Errors
-    ///
-    /// As for [`lock`](Self::lock).
-    #[doc = example!(orders:
-        "let reads = orders.read_write_lock(&\"42\".to_owned())?.read().acquire().await?;")]
-    pub fn read_write_lock(&self, key: &K) -> Result<ReadWriteLock> {
-        self.keyed.read_write_lock(&self.key(key)?)
-    }
+    synchronizers! {
+        fn fair_lock() -> Lock, "getFairLock";
+            "assert!(orders.fair_lock(\"42\")?.try_acquire().await?.is_some());"
 
-    /// Returns the semaphore of `key`, which `RMap.getSemaphore` of Redisson returns, too.
-    ///
-    /// # Errors
-    ///
-    /// As for [`lock`](Self::lock).
-    #[doc = example!(orders:
-        "orders.semaphore(&\"42\".to_owned())?.set_if_absent(3).await?;")]
-    pub fn semaphore(&self, key: &K) -> Result<Semaphore> {
-        self.keyed.semaphore(&self.key(key)?)
-    }
+        fn read_write_lock() -> ReadWriteLock, "getReadWriteLock";
+            "assert!(orders.read_write_lock(\"42\")?.read().try_acquire().await?.is_some());"
 
-    /// Returns the expirable semaphore of `key`, which `RMap.getPermitExpirableSemaphore` of
-    /// Redisson returns, too.
-    ///
-    /// # Errors
-    ///
-    /// As for [`lock`](Self::lock).
-    #[doc = example!(orders:
-        "orders.expirable_semaphore(&\"42\".to_owned())?.set_if_absent(3).await?;")]
-    pub fn expirable_semaphore(&self, key: &K) -> Result<ExpirableSemaphore> {
-        self.keyed.expirable_semaphore(&self.key(key)?)
-    }
+        fn semaphore() -> Semaphore, "getSemaphore";
+            "orders.semaphore(\"42\")?.set_if_absent(3).await?;"
 
-    /// Returns the latch of `key`, which `RMap.getCountDownLatch` of Redisson returns, too.
-    ///
-    /// # Errors
-    ///
-    /// As for [`lock`](Self::lock).
-    #[doc = example!(orders: "orders.latch(&\"42\".to_owned())?.set(1).await?;")]
-    pub fn latch(&self, key: &K) -> Result<Latch> {
-        self.keyed.latch(&self.key(key)?)
+        fn expirable_semaphore() -> ExpirableSemaphore, "getPermitExpirableSemaphore";
+            "orders.expirable_semaphore(\"42\")?.set_if_absent(3).await?;"
+
+        fn latch() -> Latch, "getCountDownLatch";
+            "orders.latch(\"42\")?.set(1).await?;"
     }
 }
 
@@ -640,17 +586,16 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// [`Error::Codec`] if the codec cannot write the key or the value, and [`Error::ValueTooLong`]
     /// if one of them is too long.
     #[doc = example!(orders:
-        "let order = \"42\".to_owned();",
-        "let guard = orders.lock(&order)?.acquire().await?;",
-        "guard.write([orders.insertion(&order, &7)?]).await?;",
+        "let guard = orders.lock(\"42\")?.acquire().await?;",
+        "guard.write([orders.insertion(\"42\", &7)?]).await?;",
         "",
-        "orders.lock(&order)?.force_release().await?; // or its lease ended",
-        "assert!(guard.write([orders.insertion(&order, &8)?]).await.is_err());",
-        "assert_eq!(orders.get(&order).await?, Some(7));")]
-    pub fn insertion(&self, key: &K, value: &V) -> Result<Write> {
+        "orders.lock(\"42\")?.force_release().await?; // or its lease ended",
+        "assert!(guard.write([orders.insertion(\"42\", &8)?]).await.is_err());",
+        "assert_eq!(orders.get(\"42\").await?, Some(7));")]
+    pub fn insertion(&self, key: &(impl Encode<K, KC> + ?Sized), value: &V) -> Result<Write> {
         let field = self.key(key)?;
-        let notice = self.notice([&field[..]]);
-        Ok(Write::hset(self.name().as_str(), field, self.bytes(value)?).notifying(notice))
+        let (notice, value) = (self.notice([&field[..]]), self.bytes(&field, value)?);
+        Ok(Write::hset(self.name().as_str(), field, value).notifying(notice))
     }
 
     /// Returns the write that removes the entry of `key`, for [`Guard::write`](crate::Guard::write).
@@ -659,12 +604,11 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// [`Error::Codec`] if the codec cannot write the key.
     #[doc = example!(orders:
-        "let order = \"42\".to_owned();",
-        "orders.insert(&order, &7).await?;",
-        "let guard = orders.lock(&order)?.acquire().await?;",
-        "guard.write([orders.removal(&order)?]).await?;",
-        "assert_eq!(orders.get(&order).await?, None);")]
-    pub fn removal(&self, key: &K) -> Result<Write> {
+        "orders.insert(\"42\", &7).await?;",
+        "let guard = orders.lock(\"42\")?.acquire().await?;",
+        "guard.write([orders.removal(\"42\")?]).await?;",
+        "assert_eq!(orders.get(\"42\").await?, None);")]
+    pub fn removal(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<Write> {
         let field = self.key(key)?;
         let notice = self.notice([&field[..]]);
         Ok(Write::hdel(self.name().as_str(), field).notifying(notice))
@@ -672,12 +616,17 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
-    fn key(&self, key: &K) -> Result<Vec<u8>> {
-        encode(self.name(), &self.keys, key)
+    fn key(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<Vec<u8>> {
+        encode(self.name(), &self.keys, key, "key", None)
     }
 
-    fn bytes(&self, value: &V) -> Result<Vec<u8>> {
-        encode(self.name(), &self.values, value)
+    /// Returns the bytes of the value of `key`, which is encoded.
+    fn bytes(&self, key: &[u8], value: &V) -> Result<Vec<u8>> {
+        encode(self.name(), &self.values, value, VALUE_OF, Some(key))
+    }
+
+    fn long_value(&self, key: &[u8]) -> Error {
+        too_long(self.name(), called(VALUE_OF, key))
     }
 
     fn value(&self, bytes: &[u8]) -> Result<V> {
@@ -690,19 +639,19 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.notifies.then(|| invalidation(self.name(), keys))
     }
 
-    /// Makes a change that returns the previous value.
-    async fn before(&self, key: &K, change: Change<'_>) -> Result<Option<V>> {
+    /// Makes a change of the entry of `key`, which is encoded, and returns the previous value.
+    async fn before(&self, key: &[u8], change: Change<'_>) -> Result<Option<V>> {
         self.change(key, change).await?.map(|value| self.value(&value)).transpose()
     }
 
-    async fn change(&self, key: &K, change: Change<'_>) -> Result<Option<Vec<u8>>> {
-        let (name, key, receipt) = (self.name(), &self.key(key)?[..], &self.engine().receipt());
+    async fn change(&self, key: &[u8], change: Change<'_>) -> Result<Option<Vec<u8>>> {
+        let (name, receipt) = (self.name(), &self.engine().receipt());
         let notice = self.notice([key]);
         let ask = |store| map::change(store, name, key, change, notice.as_ref(), receipt);
         match self.engine().change(name, ask).await? {
             Changed::No => Ok(None),
             Changed::Yes(value) => Ok(Some(value)),
-            Changed::TooLong => Err(too_long(name)),
+            Changed::TooLong => Err(self.long_value(key)),
         }
     }
 }
@@ -770,30 +719,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lock_names_of_a_map_key_match_redisson() {
         let store = MemoryStore::new();
-        let (orders, key) = (orders(&store), "test1".to_owned());
-        let names = [
-            orders.lock(&key).unwrap().name().clone(),
-            orders.fair_lock(&key).unwrap().name().clone(),
-            orders.fenced_lock(&key).unwrap().name().clone(),
-            orders.read_write_lock(&key).unwrap().name().clone(),
-            orders.semaphore(&key).unwrap().name().clone(),
-            orders.expirable_semaphore(&key).unwrap().name().clone(),
-            orders.latch(&key).unwrap().name().clone(),
-        ];
-        let kinds = [
-            "lock",
-            "fairlock",
-            "lock",
-            "rw_lock",
-            "semaphore",
-            "permitexpirablesemaphore",
-            "countdownlatch",
-        ];
-        for (name, kind) in names.iter().zip(kinds) {
+        let (orders, key) = (orders(&store), "test1");
+        for (name, kind) in [
+            (orders.lock(key).unwrap().name(), "lock"),
+            (orders.fair_lock(key).unwrap().name(), "fairlock"),
+            (orders.fenced_lock(key).unwrap().name(), "lock"),
+            (orders.read_write_lock(key).unwrap().name(), "rw_lock"),
+            (orders.semaphore(key).unwrap().name(), "semaphore"),
+            (orders.expirable_semaphore(key).unwrap().name(), "permitexpirablesemaphore"),
+            (orders.latch(key).unwrap().name(), "countdownlatch"),
+        ] {
             assert_eq!(name.as_str(), format!("{{orders}}:sMUTHC2Ql4EaCGlDp3W/MQ:{kind}"));
         }
         let tagged = Client::with_store(&store).map::<String, u32>("a{b}c").unwrap();
-        let lock = tagged.lock(&key).unwrap();
+        let lock = tagged.lock(key).unwrap();
         assert_eq!(lock.name().as_str(), "a{b}c:sMUTHC2Ql4EaCGlDp3W/MQ:lock");
     }
 
@@ -816,6 +755,7 @@ mod tests {
         assert_eq!(streamed, keys);
         let huge = texts.insert(&7, &"x".repeat(100_001)).await.unwrap_err();
         assert!(matches!(huge, Error::ValueTooLong { most: 100_000, .. }), "{huge}");
+        assert!(huge.to_string().starts_with("value of `7` too long for `texts`: "), "{huge}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -50,6 +50,9 @@ pub use self::{
     set::{Set, SetStream},
     throttle::Throttle,
 };
-pub(crate) use self::{example::example, views::views};
 #[cfg(feature = "blocking")]
 pub(crate) use self::{example::thread_example, run::Loss};
+pub(crate) use self::{
+    example::{example, like},
+    views::views,
+};

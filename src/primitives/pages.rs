@@ -2,7 +2,7 @@
 
 use std::vec::IntoIter;
 
-use super::coded::too_long;
+use super::coded::{called, too_long};
 use crate::{
     domain::Name,
     error::Result,
@@ -35,8 +35,8 @@ impl Pages {
             let Some(cursor) = &self.cursor else { return Ok(None) };
             let Page { parts, next, skips } = ask(cursor.clone()).await?;
             (self.read, self.cursor) = (parts.into_iter(), next);
-            if skips {
-                return Err(too_long(name));
+            if let Some(key) = skips {
+                return Err(too_long(name, called("entry", &key)));
             }
         }
     }

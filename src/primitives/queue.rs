@@ -3,11 +3,11 @@
 use std::{borrow::Borrow, fmt, future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
 use super::{
-    Guard, OnLoss, Release, coded, example,
+    Guard, OnLoss, Release, coded, example, like,
     settings::{Settings, checked_timeout, replicated, setting_example},
 };
 use crate::{
-    codec::{Codec, Text},
+    codec::{Codec, Encode, Text},
     domain::{Ending, LostReason, Name, Object, Owner, Replicas, Share, WaitStrategy},
     engine::{Engine, acquire::AcquireRequest, held::Held},
     error::{Error, Result},
@@ -28,7 +28,7 @@ use crate::{
 /// Java's `poll` and `take` have no claims. If a Java process takes an element and dies, the
 /// element is lost.
 #[doc = example!(jobs:
-    "jobs.push(&\"resize 1.png\".to_owned()).await?;",
+    "jobs.push(\"resize 1.png\").await?;",
     "",
     "let claim = jobs.claim().await?;",
     "println!(\"{}\", claim.value()); // … the work …",
@@ -148,14 +148,7 @@ impl<T, C> Queue<T, C> {
     }
 
     /// Returns whether the queue is empty. Claimed elements do not count.
-    ///
-    /// # Errors
-    ///
-    /// As for [`len`](Self::len).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
+    #[doc = like!(read "len")]
     #[doc = example!(jobs: "assert!(jobs.is_empty().await?);")]
     pub async fn is_empty(&self) -> Result<bool> {
         Ok(self.len().await? == 0)
@@ -163,16 +156,9 @@ impl<T, C> Queue<T, C> {
 
     /// Returns the number of elements that workers of all clients have claimed. The element of a
     /// dead worker counts until it goes back to the queue.
-    ///
-    /// # Errors
-    ///
-    /// As for [`len`](Self::len).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
+    #[doc = like!(read "len")]
     #[doc = example!(jobs:
-        "jobs.push(&\"a\".to_owned()).await?;",
+        "jobs.push(\"a\").await?;",
         "let claim = jobs.claim().await?;",
         "assert_eq!((jobs.len().await?, jobs.claimed().await?), (0, 1));")]
     pub async fn claimed(&self) -> Result<u64> {
@@ -199,33 +185,30 @@ impl<T, C: Codec<T>> Queue<T, C> {
     /// # Cancel safety
     ///
     /// If the future is dropped, the element may or may not be in the queue.
-    #[doc = example!(jobs: "assert_eq!(jobs.push(&\"resize 1.png\".to_owned()).await?, 1);")]
-    pub async fn push(&self, value: &T) -> Result<u64> {
-        self.append(&[coded::encode(self.name(), &self.codec, value)?]).await
+    #[doc = example!(jobs: "assert_eq!(jobs.push(\"resize 1.png\").await?, 1);")]
+    pub async fn push(&self, value: &(impl Encode<T, C> + ?Sized)) -> Result<u64> {
+        self.append(&[self.bytes(value)?]).await
     }
 
     /// Appends several elements in order, by one request: all of them, or none.
     ///
     /// While the server appends them, it executes no other command. So push a million elements in
     /// several calls.
-    ///
-    /// # Errors
-    ///
-    /// As for [`push`](Self::push).
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`push`](Self::push).
+    #[doc = like!("push", "As for [`push`](Self::push).")]
     #[doc = example!(jobs:
         "let more = [\"resize 1.png\", \"resize 2.png\"].map(str::to_owned);",
         "assert_eq!(jobs.push_all(more).await?, 2);")]
     pub async fn push_all(&self, values: impl IntoIterator<Item = impl Borrow<T>>) -> Result<u64> {
-        let encode = |value| coded::encode(self.name(), &self.codec, Borrow::borrow(&value));
-        let elements: Result<Vec<_>> = values.into_iter().map(encode).collect();
+        let bytes = values.into_iter().map(|value| self.bytes(Borrow::<T>::borrow(&value)));
+        let elements: Result<Vec<_>> = bytes.collect();
         match elements?.as_slice() {
             [] => self.len().await,
             elements => self.append(elements).await,
         }
+    }
+
+    fn bytes(&self, value: &(impl Encode<T, C> + ?Sized)) -> Result<Vec<u8>> {
+        coded::encode(self.name(), &self.codec, value, "element", None)
     }
 
     async fn append(&self, elements: &[Vec<u8>]) -> Result<u64> {
@@ -259,7 +242,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
     /// background task gives the element back. If that task fails, the element goes back when the
     /// lease ends.
     #[doc = example!(jobs:
-        "jobs.push(&\"a\".to_owned()).await?;",
+        "jobs.push(\"a\").await?;",
         "let claim = jobs.claim().await?;",
         "assert_eq!(claim.value(), \"a\");")]
     pub async fn claim(&self) -> Result<Claim<T>> {
@@ -320,7 +303,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
     ///
     /// If the future is dropped, an element may have been removed, and is then lost.
     #[doc = example!(jobs:
-        "jobs.push(&\"a\".to_owned()).await?;",
+        "jobs.push(\"a\").await?;",
         "assert_eq!(jobs.pop().await?.as_deref(), Some(\"a\"));")]
     pub async fn pop(&self) -> Result<Option<T>> {
         let Some(Claim { guard, value, taken_at }) = self.try_claim().await? else {
@@ -367,9 +350,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
 ///
 /// Unlike a guard, a claim has no method `run`, because only the worker knows whether the job is
 /// done. To stop the work after a loss, wait for [`lost`](Self::lost), too:
-#[doc = example!(jobs:
-    "jobs.push(&\"a\".to_owned()).await?;",
-    "let claim = jobs.claim().await?;",
+#[doc = example!(claim:
     "tokio::select! {",
     "    () = std::future::ready(()) => claim.done().await?.into_result()?, // the work",
     "    reason = claim.lost() => eprintln!(\"another worker has it: {reason}\"),",
@@ -386,9 +367,7 @@ pub(crate) enum Claimed {}
 
 impl<T> Claim<T> {
     /// Returns the element.
-    #[doc = example!(jobs:
-        "jobs.push(&\"a\".to_owned()).await?;",
-        "assert_eq!(jobs.claim().await?.value(), \"a\");")]
+    #[doc = example!(claim: "assert_eq!(claim.value(), \"a\");")]
     #[must_use]
     pub fn value(&self) -> &T {
         &self.value
@@ -411,9 +390,7 @@ impl<T> Claim<T> {
     /// # Cancel safety
     ///
     /// If the future is dropped, a background task continues to remove the element.
-    #[doc = example!(jobs:
-        "jobs.push(&\"a\".to_owned()).await?;",
-        "let claim = jobs.claim().await?;",
+    #[doc = example!(claim:
         "assert_eq!(claim.done().await?, leasehold::Release::Released);",
         "assert_eq!(jobs.claimed().await?, 0);")]
     pub async fn done(self) -> Result<Release> {
@@ -426,14 +403,8 @@ impl<T> Claim<T> {
     /// failed, because the next worker would claim the element at once. A claim does not count
     /// attempts. So after a failure, push the element again with a count of attempts in its value,
     /// or push it to a queue of failures. Then call [`done`](Self::done).
-    ///
-    /// # Errors
-    ///
-    /// As for [`done`](Self::done).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, a background task continues to give the element back.
+    #[doc = like!("done",
+        "If the future is dropped, a background task continues to give the element back.")]
     #[doc = example!(jobs:
         "jobs.push_all([\"a\", \"b\"].map(str::to_owned)).await?;",
         "jobs.claim().await?.give_back().await?.into_result()?;",
@@ -451,7 +422,7 @@ impl<T> Claim<T> {
     ///
     /// Dropping the future has no effect.
     #[doc = example!(jobs:
-        "jobs.push(&\"a\".to_owned()).await?;",
+        "jobs.push(\"a\").await?;",
         "let claim = jobs.max_hold(Duration::from_secs(60)).claim().await?;",
         "assert_eq!(claim.lost().await, leasehold::LostReason::MaxHold);")]
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<T> {
@@ -459,27 +430,21 @@ impl<T> Claim<T> {
     }
 
     /// Returns whether this client may still rely on the claim. The call sends no request.
-    #[doc = example!(jobs:
-        "jobs.push(&\"a\".to_owned()).await?;",
-        "assert!(jobs.claim().await?.is_held());")]
+    #[doc = example!(claim: "assert!(claim.is_held());")]
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.guard.is_held()
     }
 
     /// Returns the owner of the claim. No other claim has the same owner.
-    #[doc = example!(jobs:
-        "jobs.push(&\"a\".to_owned()).await?;",
-        "assert!(jobs.claim().await?.owner().as_str().starts_with(client.id()));")]
+    #[doc = example!(claim: "assert!(claim.owner().as_str().starts_with(client.id()));")]
     #[must_use]
     pub fn owner(&self) -> &Owner {
         self.guard.owner()
     }
 
     /// Returns the name of the queue.
-    #[doc = example!(jobs:
-        "jobs.push(&\"a\".to_owned()).await?;",
-        "assert_eq!(jobs.claim().await?.name().as_str(), \"jobs\");")]
+    #[doc = example!(claim: "assert_eq!(claim.name().as_str(), \"jobs\");")]
     #[must_use]
     pub fn name(&self) -> &Name {
         self.guard.name()

@@ -7,10 +7,11 @@ use super::{
     coded::{decode, encode, too_long},
     example,
     keyed::Keyed,
+    like,
     pages::Pages,
 };
 use crate::{
-    codec::{Codec, Text},
+    codec::{Codec, Encode, Text},
     domain::Name,
     engine::Engine,
     error::{Error, Result},
@@ -66,7 +67,7 @@ impl<T, C> Set<T, C> {
     /// Sets the codec of the elements.
     #[doc = example!(seen:
         "let seen = seen.codec(leasehold::codec::Kryo5Text);",
-        "seen.insert(&\"42\".to_owned()).await?;")]
+        "seen.insert(\"42\").await?;")]
     #[must_use]
     pub fn codec<N>(self, codec: N) -> Set<T, N> {
         Set { keyed: self.keyed, codec, of: PhantomData }
@@ -99,21 +100,14 @@ impl<T, C: Codec<T>> Set<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
-    #[doc = example!(seen: "assert!(!seen.contains(&\"42\".to_owned()).await?);")]
-    pub async fn contains(&self, element: &T) -> Result<bool> {
+    #[doc = example!(seen: "assert!(!seen.contains(\"42\").await?);")]
+    pub async fn contains(&self, element: &(impl Encode<T, C> + ?Sized)) -> Result<bool> {
         let (name, element) = (self.name(), &self.bytes(element)?[..]);
         self.engine().ask(name, |store| set::contains(store, name, element)).await
     }
 
     /// Returns the number of elements.
-    ///
-    /// # Errors
-    ///
-    /// As for [`contains`](Self::contains).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
+    #[doc = like!(read "contains")]
     #[doc = example!(seen: "assert_eq!(seen.len().await?, 0);")]
     pub async fn len(&self) -> Result<u64> {
         let name = self.name();
@@ -121,14 +115,7 @@ impl<T, C: Codec<T>> Set<T, C> {
     }
 
     /// Returns whether there are no elements.
-    ///
-    /// # Errors
-    ///
-    /// As for [`contains`](Self::contains).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
+    #[doc = like!(read "contains")]
     #[doc = example!(seen: "assert!(seen.is_empty().await?);")]
     pub async fn is_empty(&self) -> Result<bool> {
         Ok(self.len().await? == 0)
@@ -149,16 +136,9 @@ impl<T, C: Codec<T>> Set<T, C> {
     }
 
     /// Returns all elements, each of them once, in any order.
-    ///
-    /// # Errors
-    ///
-    /// As for [`contains`](Self::contains).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
+    #[doc = like!(read "contains")]
     #[doc = example!(seen:
-        "seen.insert(&\"42\".to_owned()).await?;",
+        "seen.insert(\"42\").await?;",
         "assert_eq!(seen.members().await?, [\"42\"]);")]
     pub async fn members(&self) -> Result<Vec<T>> {
         let (mut stream, mut members) = (self.stream(), std::collections::BTreeSet::new());
@@ -181,8 +161,8 @@ impl<T, C: Codec<T>> Set<T, C> {
     /// # Cancel safety
     ///
     /// If the future is dropped, the change may or may not have happened.
-    #[doc = example!(seen: "assert!(seen.insert(&\"42\".to_owned()).await?);")]
-    pub async fn insert(&self, element: &T) -> Result<bool> {
+    #[doc = example!(seen: "assert!(seen.insert(\"42\").await?);")]
+    pub async fn insert(&self, element: &(impl Encode<T, C> + ?Sized)) -> Result<bool> {
         self.change(Change::Insert, &[self.bytes(element)?]).await
     }
 
@@ -215,16 +195,9 @@ impl<T, C: Codec<T>> Set<T, C> {
     }
 
     /// Removes `element`, and returns whether the set contained it.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the change may or may not have happened.
-    #[doc = example!(seen: "assert!(!seen.remove(&\"42\".to_owned()).await?);")]
-    pub async fn remove(&self, element: &T) -> Result<bool> {
+    #[doc = like!(change "insert")]
+    #[doc = example!(seen: "assert!(!seen.remove(\"42\").await?);")]
+    pub async fn remove(&self, element: &(impl Encode<T, C> + ?Sized)) -> Result<bool> {
         self.change(Change::Remove, &[self.bytes(element)?]).await
     }
 
@@ -241,7 +214,7 @@ impl<T, C: Codec<T>> Set<T, C> {
     ///
     /// If the future is dropped, an element may be removed, and is then lost.
     #[doc = example!(seen:
-        "seen.insert(&\"42\".to_owned()).await?;",
+        "seen.insert(\"42\").await?;",
         "assert_eq!(seen.pop().await?.as_deref(), Some(\"42\"));",
         "assert_eq!(seen.pop().await?, None);")]
     pub async fn pop(&self) -> Result<Option<T>> {
@@ -249,7 +222,7 @@ impl<T, C: Codec<T>> Set<T, C> {
         match self.engine().change(name, |store| set::pop(store, name, receipt)).await? {
             Changed::No => Ok(None),
             Changed::Yes(bytes) => decode(name, &self.codec, &bytes).map(Some),
-            Changed::TooLong => Err(too_long(name)),
+            Changed::TooLong => Err(too_long(name, "element".to_owned())),
         }
     }
 
@@ -260,13 +233,13 @@ impl<T, C: Codec<T>> Set<T, C> {
     ///
     /// [`Error::Codec`] if the codec cannot write the element, and [`Error::Name`] if the name of the
     /// set is so long that the name of the lock is invalid.
-    #[doc = example!(seen: "let guard = seen.lock(&\"42\".to_owned())?.acquire().await?;")]
-    pub fn lock(&self, element: &T) -> Result<Lock> {
+    #[doc = example!(seen: "let guard = seen.lock(\"42\")?.acquire().await?;")]
+    pub fn lock(&self, element: &(impl Encode<T, C> + ?Sized)) -> Result<Lock> {
         self.keyed.lock(&self.bytes(element)?)
     }
 
-    fn bytes(&self, element: &T) -> Result<Vec<u8>> {
-        encode(self.name(), &self.codec, element)
+    fn bytes(&self, element: &(impl Encode<T, C> + ?Sized)) -> Result<Vec<u8>> {
+        encode(self.name(), &self.codec, element, "element", None)
     }
 
     async fn change(&self, change: Change, elements: &[Vec<u8>]) -> Result<bool> {

@@ -1,5 +1,7 @@
 //! The controls of a server for a test.
 
+use std::collections::VecDeque;
+
 use super::{
     Twin,
     core::{Core, Executed, clients::Connection, replica},
@@ -99,6 +101,17 @@ impl Twin {
     pub fn set_text(&self, key: &str, text: &[u8]) {
         let entry = Entry { value: Value::Text(text.to_vec()), ends: None };
         self.write(key, |core, _| core.database(0).put(key.as_bytes(), entry));
+    }
+
+    /// Puts elements before the first one of a list, in order.
+    pub fn prepend(&self, key: &str, elements: impl IntoIterator<Item = Vec<u8>>) {
+        let mut list: VecDeque<_> = elements.into_iter().collect();
+        self.write(key, |core, now| {
+            let before = core.database(0).find::<VecDeque<Vec<u8>>>(key.as_bytes(), now);
+            list.extend(before.ok().flatten().into_iter().flat_map(std::mem::take));
+            let entry = Entry { value: Value::List(list), ends: None };
+            core.database(0).put(key.as_bytes(), entry);
+        });
     }
 
     fn write<T>(&self, key: &str, change: impl FnOnce(&mut Core, i64) -> T) -> T {

@@ -1,6 +1,6 @@
 //! Inspection of a server by a test, without a client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{
     Twin,
@@ -26,6 +26,11 @@ impl Twin {
         })
     }
 
+    /// Returns the elements of a list in order, or `None` if there is no such list.
+    pub fn list(&self, key: &str) -> Option<Vec<String>> {
+        self.value(key, |list: &mut VecDeque<Vec<u8>>| list.iter().map(|it| text(it)).collect())
+    }
+
     /// Returns the text under a key, or `None` if there is no such text.
     pub fn text(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         self.value(key, |text: &mut Vec<u8>| text.clone())
@@ -45,6 +50,13 @@ impl Twin {
             None => -2,
             Some(entry) => entry.ends.map_or(-1, |ends| ends - now),
         }
+    }
+
+    /// Returns the time on the clock of the server, in milliseconds since 1970.
+    pub fn millis(&self) -> i64 {
+        let mut core = self.core();
+        core.tick();
+        core.now()
     }
 
     /// Returns all keys, in order.

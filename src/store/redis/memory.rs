@@ -6,7 +6,7 @@ use std::fmt;
 
 use leasehold_twin::Twin;
 
-use super::{Connector, RedisStore, keys};
+use super::{Connector, RedisStore, keys, kinds::queue::element};
 use crate::domain::Name;
 
 /// A simulated Redis in this process, which several clients may share.
@@ -64,8 +64,7 @@ impl MemoryStore {
     ///
     /// This happens in Redis after a restart without its data, or after a failover before the
     /// replica has the hold. The held permits of an expirable semaphore become free. A semaphore
-    /// with held permits is deleted. The claims of a queue stay: use
-    /// [`lose_everything`](Self::lose_everything) to lose these, too.
+    /// with held permits is deleted. The claimed elements of a queue go back to its head.
     ///
     /// # Examples
     ///
@@ -81,9 +80,10 @@ impl MemoryStore {
     pub fn lose(&self, name: &str) -> bool {
         let Ok(name) = Name::new(name) else { return false };
         let leased = self.lose_leases(&name);
-        let is_text = self.server.kind(name.as_str()) == Some("string");
+        let claimed = self.lose_claims(&name);
+        let is_data = matches!(self.server.kind(name.as_str()), Some("string" | "list"));
         let counted = self.server.delete(&keys::holders(&name));
-        let held = !is_text && self.server.delete(name.as_str());
+        let held = !is_data && self.server.delete(name.as_str());
         if counted {
             self.server.delete(name.as_str());
         }
@@ -91,7 +91,7 @@ impl MemoryStore {
         for key in readers {
             self.server.delete(&key);
         }
-        leased || counted || held
+        leased || claimed || counted || held
     }
 
     /// Frees the held permits of `name`. Returns whether there were any.
@@ -102,6 +102,19 @@ impl MemoryStore {
         let text = |bytes| String::from_utf8(bytes).ok()?.parse::<usize>().ok();
         let free = self.server.text(name.as_str()).and_then(text).unwrap_or_default();
         self.server.set_text(name.as_str(), (free + held.len()).to_string().as_bytes());
+        true
+    }
+
+    /// Puts the claimed elements of the queue `name` back. Returns whether there were any.
+    fn lose_claims(&self, name: &Name) -> bool {
+        let claims = keys::claims(name);
+        let Some(owners) = self.server.hash(&claims) else { return false };
+        let claimed = owners.keys().filter_map(|owner| self.server.field(&claims, owner));
+        let mut elements: Vec<_> = claimed.filter_map(|claim| element(&claim)).collect();
+        elements.sort_by_key(|element| element.taken_at);
+        self.server.delete(&claims);
+        self.server.delete(&keys::claimants(name));
+        self.server.prepend(name.as_str(), elements.into_iter().map(|element| element.bytes));
         true
     }
 

@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{entries::Entries, facts::untrue, jobs::Jobs, peer::Peer, site::Site};
+use tokio::time::Instant;
+
+use super::{entries::Entries, facts::untrue, jobs::Jobs, judge::Judge, peer::Peer, site::Site};
 use crate::{
     Arrived,
     domain::{Kind, Owner},
@@ -19,6 +21,8 @@ use crate::{
 pub(super) struct Book {
     pub(super) site: Site,
     pub(super) trace: Arc<Trace>,
+    /// Knows when a failover may have lost writes.
+    pub(super) judge: Arc<Judge>,
     /// The number of permits.
     pub(super) count: u32,
     pub(super) known: Mutex<Known>,
@@ -52,11 +56,23 @@ pub(super) struct Believer {
     /// The owner of the write hold, if this is a read hold under it.
     pub(super) writer: Option<Owner>,
     pub(super) gate: Gate,
+    /// Whether all replicas have acknowledged the grant.
+    pub(super) acknowledged: bool,
 }
 
 impl Book {
+    pub(super) fn new(site: &Site, trace: &Arc<Trace>, judge: &Arc<Judge>, count: u32) -> Self {
+        let (site, trace, judge) = (site.clone(), Arc::clone(trace), Arc::clone(judge));
+        Self { site, trace, judge, count, known: Mutex::default() }
+    }
+
     pub(super) fn note<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
         change(&mut self.known.lock().unwrap())
+    }
+
+    /// Notes an event, and the rule that it breaks, if any.
+    pub(super) fn checks(&self, event: impl FnOnce(&mut Known) -> Option<String>) {
+        self.note(event).into_iter().for_each(|rule| self.breaks(rule));
     }
 
     pub(super) fn breaks(&self, rule: String) {
@@ -89,9 +105,9 @@ impl Book {
     pub(super) fn look(&self) {
         let held = self.note(|known| {
             let held = known.believers.values().filter(|it| it.watch.remaining().is_ok());
-            held.cloned().collect::<Vec<_>>()
+            held.filter(|it| self.is_kept(it)).cloned().collect::<Vec<_>>()
         });
-        let untrue = || held.iter().find_map(|it| untrue(&self.site.master(), &it.watch));
+        let untrue = || held.iter().find_map(|it| untrue(&self.site, &it.watch));
         let rule = together(&held)
             .or_else(|| mixed(&held))
             .or_else(|| same_element(&held))
@@ -100,6 +116,12 @@ impl Book {
         if let Some(rule) = rule {
             self.breaks(rule);
         }
+    }
+
+    /// Whether no failover has forgotten this grant.
+    fn is_kept(&self, believer: &Believer) -> bool {
+        let name = believer.watch.claim().name();
+        self.judge.is_sure(name, believer.acknowledged, Instant::now())
     }
 
     /// Notes that the barrier has opened for a member.

@@ -1,9 +1,10 @@
-//! A run with several servers: a primary that sentinels watch, or a cluster.
+//! A run with several servers: a primary that sentinels watch, or a cluster. Clients use locks, or,
+//! in one run of eight, a queue.
 
 use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use leasehold_twin::Delay;
+use leasehold_twin::{Delay, Twin};
 use tokio::{
     runtime::Builder,
     task::JoinSet,
@@ -11,8 +12,10 @@ use tokio::{
 };
 
 use super::{
+    book::Book,
     failovers::Failovers,
     judge::Judge,
+    objects::{self, Subject, queue},
     peer::Peer,
     permissions::Permissions,
     scenario::{Faults, Kind, Scenario, TIMEOUT},
@@ -70,7 +73,8 @@ fn run(seed: u64, trace: &Arc<Trace>, found: Found) -> Result<(), String> {
         trace.log(|| format!("{scenario:?}, {server_faults:?}"));
         let site = found(chance.u64(..), scenario.replicas as usize, server_faults.lag());
         site.gossip(server_faults.gossip());
-        World::new(scenario, site, trace).await.live(server_faults, chance).await
+        let has_queue = seed % 8 == 5;
+        World::new(scenario, site, has_queue, trace).await.live(server_faults, chance).await
     })
 }
 
@@ -109,17 +113,23 @@ struct World {
     judge: Arc<Judge>,
     trace: Arc<Trace>,
     names: Vec<Name>,
+    /// The record of the queue, if the run has one instead of locks.
+    book: Option<Arc<Book>>,
     peers: Vec<Arc<Peer>>,
     stale_connections: StaleConnections,
 }
 
 impl World {
-    async fn new(scenario: Scenario, site: Site, trace: &Arc<Trace>) -> Self {
+    async fn new(scenario: Scenario, site: Site, has_queue: bool, trace: &Arc<Trace>) -> Self {
         if trace.is_verbose() {
             site.all().iter().for_each(|server| log_commands(server, trace));
         }
-        let names: Vec<Name> = (0..scenario.names).map(name).collect();
+        let names: Vec<Name> = match has_queue {
+            true => vec![queue::name()],
+            false => (0..scenario.names).map(name).collect(),
+        };
         let judge = Judge::new(&site, trace, scenario, &names);
+        let book = has_queue.then(|| Arc::new(Book::new(&site, trace, &judge, u32::MAX)));
         let mut peers = vec![];
         for number in 0..scenario.clients {
             peers.push(Arc::new(Peer::connect(number, &site, Permissions::All).await));
@@ -127,7 +137,8 @@ impl World {
         let way = Delay::UpTo(Duration::from_millis(scenario.delay));
         site.delay(way, way);
         let stale_connections = StaleConnections::of(&site, &scenario);
-        Self { scenario, site, judge, trace: Arc::clone(trace), names, peers, stale_connections }
+        let trace = Arc::clone(trace);
+        Self { scenario, site, judge, trace, names, book, peers, stale_connections }
     }
 
     async fn live(mut self, server_faults: ServerFaults, mut chance: Rng) -> Result<(), String> {
@@ -141,6 +152,7 @@ impl World {
             scenario: self.scenario,
             server_faults,
             names: self.names.clone(),
+            book: self.book.clone(),
             chance,
             busy: Arc::default(),
             lasting: JoinSet::new(),
@@ -164,8 +176,16 @@ impl World {
 
     /// Checks every rule.
     fn check_rules(&mut self) -> Result<(), String> {
-        self.judge.check();
-        self.judge.broken().map_or(Ok(()), Err)?;
+        match &self.book {
+            Some(book) => {
+                book.forgets_the_dead(&self.peers);
+                book.held_up()?;
+            }
+            None => {
+                self.judge.check();
+                self.judge.broken().map_or(Ok(()), Err)?;
+            }
+        }
         self.stale_connections.check(&self.site, &self.peers)
     }
 
@@ -173,31 +193,49 @@ impl World {
     fn spawn_workers(&self, chance: &mut Rng, workers: &mut JoinSet<()>) {
         for peer in &self.peers {
             for number in 0..self.scenario.workers {
-                let worker = Worker {
-                    peer: Arc::clone(peer),
-                    label: format!("{}/{number}", peer.id),
-                    judge: Arc::clone(&self.judge),
-                    trace: Arc::clone(&self.trace),
-                    chance: chance.fork(),
-                    scenario: self.scenario,
-                };
-                peer.owns(workers.spawn(worker.work()));
+                let (label, chance) = (format!("{}/{number}", peer.id), chance.fork());
+                let (peer, scenario) = (Arc::clone(peer), self.scenario);
+                let owner = Arc::clone(&peer);
+                owner.owns(match self.book.clone() {
+                    Some(book) => {
+                        let worker = objects::Worker { label, peer, book, chance, scenario };
+                        workers.spawn(worker.work(Subject::Queue))
+                    }
+                    None => {
+                        let (judge, trace) = (Arc::clone(&self.judge), Arc::clone(&self.trace));
+                        let worker = Worker { peer, label, judge, trace, chance, scenario };
+                        workers.spawn(worker.work())
+                    }
+                });
             }
         }
     }
 
-    /// Checks that after the last fault, each client can acquire each lock, and that no state is
-    /// left.
+    /// Checks that after the last fault, each client can acquire each lock, or that the queue has
+    /// each element, and that no state is left.
     async fn check_end(mut self) -> Result<(), String> {
         self.rest(self.scenario.lease() + Duration::from_secs(7)).await?;
+        match &self.book {
+            Some(book) => self.take_the_rest(book).await?,
+            None => self.acquire_all().await?,
+        }
+        self.rest(self.scenario.lease() + QUEUE_RESTS + 4 * TIMEOUT).await?;
+        self.check_leftovers()?;
+        self.trace.log(|| format!("the end, after {} grants", self.judge.grants()));
+        Ok(())
+    }
+
+    async fn take_the_rest(&self, book: &Book) -> Result<(), String> {
+        let operator = Peer::connect(self.scenario.clients, &self.site, Permissions::All).await;
+        queue::take_the_rest(&Client::of(Arc::clone(&operator.engine)), book).await
+    }
+
+    async fn acquire_all(&self) -> Result<(), String> {
         for peer in self.peers.iter().filter(|peer| !peer.is_dead()) {
             for name in &self.names {
                 self.acquires(peer, name).await?;
             }
         }
-        self.rest(self.scenario.lease() + QUEUE_RESTS + 4 * TIMEOUT).await?;
-        self.check_leftovers()?;
-        self.trace.log(|| format!("the end, after {} grants", self.judge.grants()));
         Ok(())
     }
 
@@ -233,7 +271,12 @@ impl World {
                 return Err(format!("{} has left a healthy server", peer.id));
             }
         }
-        let keys: Vec<_> = self.site.masters().into_iter().flat_map(|it| it.keys()).collect();
+        let keys = |server: Twin| match self.book {
+            // The idempotency keys of a queue expire later.
+            Some(_) => server.keys_without_ttl(),
+            None => server.keys(),
+        };
+        let keys: Vec<_> = self.site.masters().into_iter().flat_map(keys).collect();
         match keys.is_empty() {
             true => Ok(()),
             false => Err(format!("something is left on the servers: {keys:?}")),

@@ -6,6 +6,7 @@ use std::{future::Future, time::Duration};
 use leasehold_twin::Twin;
 use tokio::time::sleep;
 
+use super::site::Site;
 use crate::{Result, domain::Kind, engine::held::Watch};
 
 /// Repeats a request until it succeeds, with a `pause` after each failure.
@@ -21,8 +22,8 @@ pub(super) async fn until_known<T, F: Future<Output = Result<T>>>(
     }
 }
 
-/// Returns the broken rule, if a client relies on a hold that the server does not have.
-pub(super) fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
+/// Returns the broken rule, if a client relies on a hold that no server has.
+pub(super) fn untrue(site: &Site, watch: &Watch) -> Option<String> {
     let claim = watch.claim();
     let (name, owner) = (claim.name(), claim.owner.as_str());
     let (key, field) = match claim.object.kind {
@@ -33,7 +34,7 @@ pub(super) fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
         Kind::Semaphore => (format!("leasehold_semaphore:{{{name}}}"), owner.to_owned()),
         Kind::Queue => (format!("leasehold_queue__claims:{{{name}}}"), owner.to_owned()),
         Kind::DoubleBarrier => {
-            let inside = server.zset(&format!("leasehold_barrier__inside:{{{name}}}"));
+            let inside = site.master().zset(&format!("leasehold_barrier__inside:{{{name}}}"));
             let known = inside.unwrap_or_default();
             let is_inside = known.iter().any(|(member, _)| member == owner);
             return (!is_inside)
@@ -41,7 +42,7 @@ pub(super) fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
         }
         Kind::Permits | Kind::Latch | Kind::Barrier => return None,
     };
-    let known = server.hash(&key).unwrap_or_default();
+    let known = site.masters().iter().find_map(|it| it.hash(&key)).unwrap_or_default();
     (!known.contains_key(&field)).then(|| format!("{owner} believes in `{name}`: {known:?}"))
 }
 

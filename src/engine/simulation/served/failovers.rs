@@ -11,6 +11,7 @@ use leasehold_twin::{Cut, Twin};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
+    book::Book,
     judge::Judge,
     peer::Peer,
     scenario::Scenario,
@@ -33,6 +34,8 @@ pub(super) struct Failovers {
     pub(super) scenario: Scenario,
     pub(super) server_faults: ServerFaults,
     pub(super) names: Vec<Name>,
+    /// The record of the queue, if the run has one instead of locks.
+    pub(super) book: Option<Arc<Book>>,
     pub(super) chance: Rng,
     /// Shards that have a fault now.
     pub(super) busy: Arc<Mutex<BTreeSet<usize>>>,
@@ -145,6 +148,7 @@ impl Failovers {
             scenario: self.scenario,
             server_faults: self.server_faults,
             names: self.names.clone(),
+            book: self.book.clone(),
             chance: Mutex::new(self.chance.fork()),
             shards: shards.to_vec(),
             busy: Arc::clone(&self.busy),

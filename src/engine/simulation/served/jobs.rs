@@ -1,12 +1,22 @@
 //! The record of the elements of a queue, each of which is pushed once.
+//!
+//! A failover may lose a push that not all replicas have, and an element that is done may come
+//! again. An element that all replicas have had is never lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a server has each element: under the owner of its claim, or in the queue, where it has no
+/// owner.
+pub(super) type Places = BTreeMap<String, String>;
 
 /// The elements, by their known state.
 #[derive(Default)]
 pub(super) struct Jobs {
-    /// The elements that may be in the queue, and whether their push was confirmed.
+    /// The elements that may be in the queue, and whether they must be there until they are done:
+    /// their push was confirmed, and no failover has forgotten it.
     pushed: BTreeMap<String, bool>,
+    /// The elements that all replicas have had.
+    acknowledged: BTreeSet<String>,
     /// The elements that are certainly done.
     done: BTreeSet<String>,
     /// How many calls of `done` for this element have an unknown result.
@@ -14,14 +24,25 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Notes that the element may be in the queue, and whether its push is confirmed.
+    /// Notes that the element may be in the queue, and whether it must be there.
     pub(super) fn is_pushed(&mut self, element: &str, confirmed: bool) {
         self.pushed.insert(element.to_owned(), confirmed);
     }
 
-    /// Returns the broken rule, if this element cannot be in the queue.
-    pub(super) fn is_taken(&self, element: &str) -> Option<String> {
-        let wrong = self.done.contains(element) || !self.pushed.contains_key(element);
+    /// Notes that a worker has claimed the element, and whether all replicas have `acknowledged`
+    /// this. Returns the broken rule, if this element cannot be in the queue. A worker that is not
+    /// `sure` may have claimed it from a server that was replaced.
+    pub(super) fn is_taken(
+        &mut self,
+        element: &str,
+        acknowledged: bool,
+        sure: bool,
+    ) -> Option<String> {
+        if acknowledged {
+            self.acknowledged.insert(element.to_owned());
+        }
+        let again = sure && self.done.contains(element);
+        let wrong = again || !self.pushed.contains_key(element);
         wrong.then(|| format!("{element} is taken, but it is done or was never pushed"))
     }
 
@@ -31,10 +52,31 @@ impl Jobs {
     }
 
     /// Notes the reply to such a report. Returns the broken rule, if the element is done twice.
-    pub(super) fn is_done(&mut self, element: &str, done: bool) -> Option<String> {
+    pub(super) fn is_done(&mut self, element: &str, done: bool, sure: bool) -> Option<String> {
         self.unsure.entry(element.to_owned()).and_modify(|unsure| *unsure -= 1);
         let twice = done && !self.done.insert(element.to_owned());
-        twice.then(|| format!("{element} is done twice"))
+        (twice && sure).then(|| format!("{element} is done twice"))
+    }
+
+    /// Notes what a failover has forgotten. Returns the broken rule, if it lost an element that all
+    /// replicas have had.
+    pub(super) fn forgets(
+        &mut self,
+        before: &Places,
+        after: &Places,
+        repeats: bool,
+    ) -> Option<String> {
+        // If the new server has the claim of an element that is done, the claimant can repeat it.
+        let again = after.iter().filter(|(_, owner)| owner.is_empty() || !repeats);
+        for (element, _) in again {
+            if self.done.remove(element) {
+                self.may_be_done(element);
+            }
+        }
+        let lost: Vec<_> = before.keys().filter(|it| !after.contains_key(*it)).collect();
+        lost.iter().for_each(|element| self.is_pushed(element, false));
+        let known = lost.into_iter().find(|it| self.acknowledged.contains(*it))?;
+        Some(format!("a failover has lost {known}, which all replicas had"))
     }
 
     /// Returns the broken rule, if an element is neither done nor `left` in the queue.

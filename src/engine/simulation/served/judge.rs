@@ -293,6 +293,15 @@ impl Judge {
         }
     }
 
+    /// Whether the servers have forgotten nothing about `name` that was written after `since`. If a
+    /// write is `acknowledged`, all replicas have it.
+    pub(super) fn is_sure(&self, name: &Name, acknowledged: bool, since: Instant) -> bool {
+        self.seen().locks.get(name).is_none_or(|lock| match acknowledged {
+            true => lock.forgotten_until < since,
+            false => lock.doubtful_until < since,
+        })
+    }
+
     pub(super) fn doubts_all(&self, lasts: Duration) {
         self.names.iter().for_each(|name| self.doubts(name, lasts));
     }

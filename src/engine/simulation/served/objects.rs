@@ -28,19 +28,16 @@
 //! | no leftovers | a queue entry, a permit or a key is left at the end |
 //!
 //! The server never loses its data in these runs, because then no rule could be checked. In some
-//! stories of a queue or a map, a replica that has all data takes over.
+//! stories of a queue or a map, a replica that has all data takes over. In a deployment, failovers
+//! lose writes: see `deployment.rs` for its story of a queue.
 
 mod barrier;
 mod latch;
 mod map;
 mod multi;
-mod queue;
+pub(super) mod queue;
 
-use std::{
-    future::Future,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use leasehold_twin::{Delay, Twin};
 use tokio::{
@@ -78,7 +75,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(20);
 
 /// The object of a story.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Subject {
+pub(super) enum Subject {
     Fair,
     ReadWrite,
     Semaphore,
@@ -145,12 +142,12 @@ struct World {
 }
 
 /// One task of a client.
-struct Worker {
-    label: String,
-    peer: Arc<Peer>,
-    book: Arc<Book>,
-    chance: fastrand::Rng,
-    scenario: Scenario,
+pub(super) struct Worker {
+    pub(super) label: String,
+    pub(super) peer: Arc<Peer>,
+    pub(super) book: Arc<Book>,
+    pub(super) chance: fastrand::Rng,
+    pub(super) scenario: Scenario,
 }
 
 impl Worker {
@@ -170,7 +167,7 @@ impl Worker {
         self.book.trace.log(|| format!("{}: {}", self.label, what()));
     }
 
-    async fn work(self, subject: Subject) {
+    pub(super) async fn work(self, subject: Subject) {
         let gate = self.peer.gate.clone();
         match subject {
             Subject::Fair => gate.pass(self.use_fair_lock()).await,
@@ -214,14 +211,15 @@ impl Worker {
     }
 
     fn note_hold(&self, watch: &Watch, writer: Option<&Watch>) -> Believes {
+        let writer = writer.map(|writer| writer.claim().owner.clone());
+        self.book.entered(Believer { writer, ..self.believer(watch) })
+    }
+
+    fn believer(&self, watch: &Watch) -> Believer {
         let claim = watch.claim();
         self.log(|| format!("has `{}` as {}, {:?}", claim.object, claim.owner, claim.object.kind));
-        self.book.entered(Believer {
-            generation: 0,
-            watch: watch.clone(),
-            writer: writer.map(|writer| writer.claim().owner.clone()),
-            gate: self.peer.gate.clone(),
-        })
+        let (watch, gate) = (watch.clone(), self.peer.gate.clone());
+        Believer { generation: 0, watch, writer: None, gate, acknowledged: false }
     }
 
     async fn use_fair_lock(mut self) {
@@ -374,8 +372,8 @@ impl World {
         }
         let way = Delay::UpTo(Duration::from_millis(scenario.delay));
         site.delay(way, way);
-        let (trace, known) = (Arc::clone(trace), Mutex::default());
-        let book = Arc::new(Book { site: site.clone(), trace: Arc::clone(&trace), count, known });
+        let book = Arc::new(Book::new(&site, trace, &judge, count));
+        let trace = Arc::clone(trace);
         if subject == Subject::Fair {
             let breaks = Arc::clone(&book);
             facts::watch_order(&site.master(), "gate", move |rule| breaks.breaks(rule));

@@ -14,7 +14,9 @@ use leasehold_twin::{Cluster, Cut, Delay, Reach, Twin};
 use tokio::time::sleep;
 
 use super::{
+    book::Book,
     judge::Judge,
+    objects::queue,
     peer::Peer,
     scenario::{Kind, Scenario},
     server_faults::ServerFaults,
@@ -52,6 +54,7 @@ pub(super) struct ShardFault {
     pub(super) scenario: Scenario,
     pub(super) server_faults: ServerFaults,
     pub(super) names: Vec<Name>,
+    pub(super) book: Option<Arc<Book>>,
     pub(super) chance: Mutex<Rng>,
     pub(super) shards: Vec<usize>,
     pub(super) busy: Arc<Mutex<BTreeSet<usize>>>,
@@ -101,8 +104,10 @@ impl ShardFault {
     /// Promotes another server. The old primary still serves its connected clients for `serves`.
     pub(super) fn promote(&self, serves: Duration) {
         let (names, old) = (self.names(), self.primary());
-        let state =
-            |server: &Twin, name: &Name| (server.hash(name.as_str()), server.pttl(name.as_str()));
+        let state = |server: &Twin, name: &Name| match &self.book {
+            Some(_) => queue::state(server),
+            None => (server.hash(name.as_str()), server.pttl(name.as_str())),
+        };
         let before: Vec<_> = names.iter().map(|name| state(&old, name)).collect();
         if !self.site.fail_over(self.shards[0]) {
             return self.log(|| "nobody can take over".into());
@@ -115,12 +120,17 @@ impl ShardFault {
             // If a renewal reached only the old primary, the lease at the new primary may end
             // before the client comes there.
             let left = Duration::from_millis(lasts.unsigned_abs());
-            if known.is_some() && lasts < lasted && left < self.left() + serves {
+            let shorter = lasts < lasted || self.book.is_some();
+            if known.is_some() && shorter && left < self.left() + serves {
                 self.judge.forgets(name, serves + left);
             }
             if known != held || !serves.is_zero() {
                 self.log(|| format!("{name} was {held:?} and is {known:?}"));
                 self.judge.doubts(name, serves);
+            }
+            if let (Some(book), Some(before), Some(after)) = (&self.book, held, known) {
+                let repeats = self.scenario.kind == Kind::Switched && self.site.shards() == 1;
+                book.fails_over(&before, &after, repeats);
             }
         }
     }

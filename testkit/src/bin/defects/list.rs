@@ -2905,6 +2905,39 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "an element that is done comes again after a failover that has its claim",
+            edits: &[Edit {
+                file: "src/engine/recent.rs",
+                from: "        if !released || claim.is_number() {",
+                to: "        if !released || claim.is_number() || claim.object.kind == crate::domain::Kind::Queue {",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a replicated claim waits for no replica",
+            edits: &[Edit {
+                file: "src/primitives/queue.rs",
+                from: "        self.settings.request_share(&self.object, Share::Element(Ending::Back))\n",
+                to: "        let settings = Settings { replicas: None, ..self.settings.clone() };\n        settings.request_share(&self.object, Share::Element(Ending::Back))\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "after a failover, the repeated end of a claim gives its element back",
+            edits: &[Edit {
+                file: "src/engine/recent.rs",
+                from: "        list.push_back(RecentRelease { claim: claim.clone(), at: asked_at });",
+                to: "        let mut claim = claim.clone();\n        if let crate::domain::Share::Element(ending) = &mut claim.share {\n            *ending = crate::domain::Ending::Back;\n        }\n        list.push_back(RecentRelease { claim, at: asked_at });",
+            }],
+        },
+    ),
+    (
         Finder::Simulation("run_objects"),
         Defect {
             says: "the idempotency key of the release of a claim is not written",

@@ -36,12 +36,8 @@ impl Worker {
             let Some(Ok(guard)) = entered else { continue };
             self.book.passed(guard.arrived());
             let generation = guard.arrived().generation;
-            let believes = self.book.entered(Believer {
-                generation,
-                watch: guard.watch().clone(),
-                writer: None,
-                gate: self.peer.gate.clone(),
-            });
+            let believer = Believer { generation, ..self.believer(guard.watch()) };
+            let believes = self.book.entered(believer);
             self.pause(self.scenario.hold).await;
             drop(believes);
             let left = match self.chance.u32(..4) {

@@ -89,8 +89,7 @@ impl Worker {
         };
         self.log(|| format!("wants {number}: {computed:?}"));
         if let Ok(value) = computed {
-            let rule = self.book.note(|known| known.entries.is_computed(number, &value));
-            rule.into_iter().for_each(|rule| self.book.breaks(rule));
+            self.book.checks(|known| known.entries.is_computed(number, &value));
         }
     }
 
@@ -101,8 +100,7 @@ impl Worker {
         let before = map.insert(&LAST.to_owned(), &value).await;
         self.log(|| format!("{value} replaces {before:?}"));
         if let Ok(before) = before {
-            let rule = self.book.note(|known| known.entries.is_inserted(&value, before));
-            rule.into_iter().for_each(|rule| self.book.breaks(rule));
+            self.book.checks(|known| known.entries.is_inserted(&value, before));
         }
     }
 }

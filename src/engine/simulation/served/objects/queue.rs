@@ -1,43 +1,82 @@
 //! Workers that push elements and claim them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use tokio::time::timeout;
+use leasehold_twin::Twin;
+use tokio::time::{Instant, timeout};
 
 use super::Worker;
-use crate::{Claim, Client, Release, engine::simulation::served::book::Book};
+use crate::{
+    Claim, Client, Queue, Release, Replicas,
+    domain::Name,
+    engine::simulation::served::{
+        book::{Believer, Book},
+        jobs::Places,
+    },
+};
 
 /// The queue, and the keys that do not exist if nothing is claimed.
 const QUEUE: &str = "jobs";
-pub(super) const KEYS: [&str; 3] =
-    [QUEUE, "leasehold_queue__claims:{jobs}", "leasehold_queue__claimants:{jobs}"];
+const CLAIMS: &str = "leasehold_queue__claims:{jobs}";
+const CLAIMANTS: &str = "leasehold_queue__claimants:{jobs}";
+pub(super) const KEYS: [&str; 3] = [QUEUE, CLAIMS, CLAIMANTS];
+
+/// The number of bytes before the element in a claim.
+const TIME: usize = 17;
+
+/// Returns the name of the queue.
+pub(in crate::engine::simulation::served) fn name() -> Name {
+    Name::new(QUEUE).unwrap()
+}
+
+/// Returns where a server has each element, and in how many milliseconds the first claim expires.
+pub(in crate::engine::simulation::served) fn state(server: &Twin) -> (Option<Places>, i64) {
+    let waiting = server.list(QUEUE).unwrap_or_default();
+    let claims = server.hash(CLAIMS).unwrap_or_default();
+    let claimed = claims.into_iter().map(|(owner, claim)| (claim[TIME..].to_owned(), owner));
+    let places = waiting.into_iter().map(|it| (it, String::new())).chain(claimed).collect();
+    let first = server.zset(CLAIMANTS).and_then(|claimants| Some(claimants.first()?.1));
+    let ends = |millis: f64| i64::try_from(Duration::from_secs_f64(millis / 1e3).as_millis());
+    (Some(places), first.map_or(i64::MAX, |first| (ends(first).unwrap() - server.millis()).max(0)))
+}
 
 impl Worker {
-    /// Pushes and claims elements.
+    /// Pushes and claims elements. If the servers have replicas, these must acknowledge some of the
+    /// claims.
     pub(super) async fn use_queue(mut self) {
         let jobs = self.client().queue::<String>(QUEUE).unwrap().ttl(self.scenario.ttl);
+        let replicas = self.scenario.replicas;
         for round in 0..self.scenario.rounds {
             self.pause(self.scenario.rest).await;
             if self.chance.bool() {
-                let element = format!("{}:{round}", self.label);
-                self.book.note(|known| known.jobs.is_pushed(&element, false));
-                let pushed = jobs.push(&element).await;
-                self.log(|| format!("pushes {element}: {pushed:?}"));
-                self.book.note(|known| known.jobs.is_pushed(&element, pushed.is_ok()));
+                self.push(&jobs, format!("{}:{round}", self.label)).await;
             }
-            let patience = self.up_to(20_000);
+            let acknowledged = replicas > 0 && self.chance.bool();
+            let least = acknowledged.then(|| Replicas::at_least(replicas));
+            let (jobs, since) = (jobs.clone().replicated(least), Instant::now());
+            let patience = self.up_to(if replicas > 0 { 3_000 } else { 20_000 });
             let claim = self.acquire(jobs.try_claim(), jobs.claim_within(patience)).await;
             let Some(claim) = claim else { continue };
-            self.book.takes(claim.value());
-            let believes = self.note_hold(claim.watch(), None);
+            self.book.takes(claim.value(), acknowledged, since);
+            let believer = Believer { acknowledged, ..self.believer(claim.watch()) };
+            let believes = self.book.entered(believer);
             self.pause(self.scenario.hold).await;
             drop(believes);
             self.ends(claim).await;
         }
     }
 
+    async fn push(&mut self, jobs: &Queue<String>, element: String) {
+        let since = Instant::now();
+        self.book.note(|known| known.jobs.is_pushed(&element, false));
+        let pushed = jobs.push(&element).await;
+        self.log(|| format!("pushes {element}: {pushed:?}"));
+        let is_there = pushed.is_ok() && self.book.remembers(since, || self.book.has(&element));
+        self.book.note(|known| known.jobs.is_pushed(&element, is_there));
+    }
+
     async fn ends(&mut self, claim: Claim<String>) {
-        let element = claim.value().clone();
+        let (element, since) = (claim.value().clone(), Instant::now());
         match self.chance.u32(..6) {
             0 => drop(claim),
             1 => drop(claim.give_back().await),
@@ -46,10 +85,12 @@ impl Worker {
                 let patience = self.up_to(if hurry == 2 { 50 } else { 60_000 });
                 let done = timeout(patience, claim.done()).await;
                 self.log(|| format!("{element} is done: {done:?}"));
-                if let Ok(Ok(release)) = done {
-                    let done = release == Release::Released;
-                    let rule = self.book.note(|known| known.jobs.is_done(&element, done));
-                    rule.into_iter().for_each(|rule| self.book.breaks(rule));
+                if let Ok(Ok(release)) = done
+                    && self.book.remembers(since, || !self.book.has(&element))
+                {
+                    let (done, sure) =
+                        (release == Release::Released, self.book.is_sure(false, since));
+                    self.book.checks(|known| known.jobs.is_done(&element, done, sure));
                 }
             }
         }
@@ -57,18 +98,52 @@ impl Worker {
 }
 
 impl Book {
-    fn takes(&self, element: &str) {
-        let rule = self.note(|known| known.jobs.is_taken(element));
-        rule.into_iter().for_each(|rule| self.breaks(rule));
+    /// Whether no failover has forgotten what a server did after `since`.
+    fn is_sure(&self, acknowledged: bool, since: Instant) -> bool {
+        self.judge.is_sure(&name(), acknowledged, since)
+    }
+
+    /// Whether the servers still know what one of them did after `since`. If a failover may have
+    /// forgotten it, `known` looks at their data.
+    fn remembers(&self, since: Instant, known: impl FnOnce() -> bool) -> bool {
+        self.is_sure(false, since) || known()
+    }
+
+    /// Whether a primary has the element. While the slot moves, any of them may have it.
+    fn has(&self, element: &str) -> bool {
+        let mut all = self.site.masters().into_iter().filter_map(|it| state(&it).0);
+        all.any(|places| places.contains_key(element))
+    }
+
+    fn takes(&self, element: &str, acknowledged: bool, since: Instant) {
+        let sure = self.is_sure(acknowledged, since);
+        self.checks(|known| known.jobs.is_taken(element, acknowledged, sure));
+    }
+
+    /// Notes a failover from a server that had these elements `before` to one that has those
+    /// `after` it. `repeats` says whether each client repeats a forgotten `done` in time.
+    pub(in crate::engine::simulation::served) fn fails_over(
+        &self,
+        before: &Places,
+        after: &Places,
+        repeats: bool,
+    ) {
+        let rule = self.note(|known| known.jobs.forgets(before, after, repeats));
+        let sure = self.is_sure(true, Instant::now());
+        rule.filter(|_| sure).into_iter().for_each(|rule| self.breaks(rule));
     }
 }
 
 /// Takes the remaining elements, and compares them with the record.
-pub(super) async fn take_the_rest(client: &Client, book: &Book) -> Result<(), String> {
+pub(in crate::engine::simulation::served) async fn take_the_rest(
+    client: &Client,
+    book: &Book,
+) -> Result<(), String> {
     let jobs = client.queue::<String>(QUEUE).unwrap();
     let mut left = BTreeSet::new();
+    let since = Instant::now();
     while let Some(element) = jobs.pop().await.map_err(|error| error.to_string())? {
-        book.takes(&element);
+        book.takes(&element, false, since);
         if !left.insert(element.clone()) {
             return Err(format!("{element} is in the queue twice"));
         }

@@ -69,8 +69,9 @@ pub(crate) struct Page {
     pub(crate) parts: Vec<Vec<u8>>,
     /// Where the next request continues. `None` after the last page.
     pub(crate) next: Option<Cursor>,
-    /// Whether the entry after these was too long for a reply, and was left out.
-    pub(crate) skips: bool,
+    /// The beginning of the key of the entry after these, if it was too long for a reply, and was
+    /// left out.
+    pub(crate) skips: Option<Vec<u8>>,
 }
 
 /// Where reading continues. The default is the beginning.
@@ -220,9 +221,9 @@ pub(super) async fn page(
     let read = |reply: &Value| {
         let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };
         let (page, parts, read, skips) = match &parts[..] {
-            [page, Value::Array(parts), Value::Array(read)] => (page, parts, read, false),
-            [page, Value::Array(parts), Value::Array(read), Value::Int(1)] => {
-                (page, parts, read, true)
+            [page, Value::Array(parts), Value::Array(read)] => (page, parts, read, None),
+            [page, Value::Array(parts), Value::Array(read), key] => {
+                (page, parts, read, Some(bytes(key)?))
             }
             _ => return Err(replies::unreadable(reply)),
         };

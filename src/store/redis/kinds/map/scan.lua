@@ -10,8 +10,9 @@
 --                                              page, 0 at the end; elements have no values
 --   {cursor, {key, value, …}, {read, …}}       a part; the next request needs this cursor and these
 --                                              hashes
---   {cursor, {key, value, …}, {read, …}, 1}    the same; the entry of the last hash was left out,
---                                              because it is longer than the longest reply
+--   {cursor, {key, value, …}, {read, …}, key}  the same; the entry of this key, of which these are
+--                                              the first 200 bytes, was left out, because it is
+--                                              longer than the longest reply
 --
 -- A longer reply would end the connection. Hashes identify the entries to skip, because their order
 -- in a page may change between two requests.
@@ -36,7 +37,7 @@ for i = 1, #page[2], step do
         end
         table.insert(read, hash)
         if length > longest then
-            return {ARGV[3], parts, read, 1}
+            return {ARGV[3], parts, read, string.sub(key, 1, 200)}
         end
         table.insert(parts, key)
         if step == 2 then

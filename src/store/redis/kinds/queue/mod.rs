@@ -103,7 +103,7 @@ fn verdict(reply: &Value, owner: &Owner) -> Result<Verdict, Failure> {
 }
 
 /// Reads a claim: `TIME:ELEMENT`.
-fn element(claim: &[u8]) -> Option<Element> {
+pub(in crate::store::redis) fn element(claim: &[u8]) -> Option<Element> {
     let (time, bytes) = claim.split_at_checked(TIME)?;
     let digits = str::from_utf8(time).ok()?.strip_suffix(':')?;
     Some(Element { taken_at: digits.parse().ok()?, bytes: bytes.to_vec() })
