@@ -11,7 +11,7 @@ MINUTES ?=
 DISOBEY ?=
 NUMBER ?= 100000
 NAMES ?= 10000
-WORLDS ?= run_served run_objects run_sentinel run_cluster
+WORLDS ?= run_served run_objects run_sentinel run_cluster run_quorum
 
 # Workspaces of their own, where there are any.
 OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml chaos/Cargo.toml))

@@ -9,24 +9,27 @@ use leasehold::{
 use testkit::{Proxy, Redis, Sentinels, eventually};
 use tokio::time::{Instant, sleep};
 
-const TTL: Duration = Duration::from_secs(3);
+const TTL: Duration = secs(3);
 
 struct Five {
-    servers: Vec<Redis>,
+    servers: [Redis; 5],
+}
+
+async fn lock(urls: impl IntoIterator<Item = String>) -> QuorumLock {
+    QuorumClient::connect(urls).await.unwrap().lock("door").unwrap().ttl(TTL)
 }
 
 impl Five {
     /// Starts five servers, each of which has received one request.
     async fn start() -> Self {
-        let five = Self { servers: (0..5).map(|_| Redis::start()).collect() };
+        let five = Self { servers: [(); 5].map(|()| Redis::start()) };
         drop(five.lock().await.acquire().await.unwrap());
         five.eventually_held_at(0);
         five
     }
 
     async fn lock(&self) -> QuorumLock {
-        let urls = self.servers.iter().map(Redis::url);
-        QuorumClient::connect(urls).await.unwrap().lock("door").unwrap().ttl(TTL)
+        lock(self.servers.iter().map(Redis::url)).await
     }
 
     /// The number of running servers at which the lock is held.
@@ -41,54 +44,48 @@ impl Five {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quorum_lock_survives_two_killed_servers() {
-    let five = Five::start().await;
-    let guard = five.lock().await.acquire().await.unwrap();
-    five.eventually_held_at(5);
-    five.servers[..2].iter().for_each(Redis::stop);
-    sleep(2 * TTL).await;
-    assert!(guard.is_held());
+async fn quorum_lock_survives_two_killed_or_stopped_servers() {
+    let killed = (Redis::stop as fn(&Redis), Redis::start_again as fn(&Redis));
+    let stopped = (Redis::pause as fn(&Redis), Redis::resume as fn(&Redis));
+    for (fail, recover) in [killed, stopped] {
+        let five = Five::start().await;
+        let guard = five.lock().await.acquire().await.unwrap();
+        five.eventually_held_at(5);
+        five.servers[..2].iter().for_each(fail);
+        sleep(2 * TTL).await;
+        assert!(guard.is_held());
 
-    // A new client connects to the three running servers, and times out because the lock is held.
-    let other = five.lock().await;
-    let error = other.acquire_within(secs(1)).await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
-    assert_eq!(guard.release().await.unwrap(), Release::Released);
-    let guard = other.acquire_within(secs(1)).await.unwrap();
+        // A new client connects to the three running servers, and times out because the lock is
+        // held.
+        let other = five.lock().await;
+        let error = other.acquire_within(secs(1)).await.unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+        let start = Instant::now();
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+        let guard = other.acquire().await.unwrap();
+        assert!(start.elapsed() < ms(400), "{:?}", start.elapsed());
 
-    // When the killed servers have been started again, the holder acquires at them, too.
-    five.servers[..2].iter().for_each(Redis::start_again);
-    five.eventually_held_at(5);
-    assert_eq!(guard.release().await.unwrap(), Release::Released);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn quorum_lock_survives_two_stopped_servers() {
-    let five = Five::start().await;
-    let lock = five.lock().await;
-    five.servers[3..].iter().for_each(Redis::pause);
-    let start = Instant::now();
-    let guard = lock.acquire().await.unwrap();
-    assert!(start.elapsed() < ms(400), "{:?}", start.elapsed());
-    sleep(2 * TTL).await;
-    assert!(guard.is_held());
-    five.servers[3..].iter().for_each(Redis::resume);
-    five.eventually_held_at(5);
-    assert_eq!(guard.release().await.unwrap(), Release::Released);
-    five.eventually_held_at(0);
+        // When the failed servers work again, the holder acquires at them, too.
+        five.servers[..2].iter().for_each(recover);
+        five.eventually_held_at(5);
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+        five.eventually_held_at(0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_lock_survives_servers_that_restart_empty_in_turn() {
     let five = Five::start().await;
+    let since = |it: &Redis| it.command(&["GET", "leasehold_quorum__since"]).text().to_owned();
     let guard = five.lock().await.acquire().await.unwrap();
     five.eventually_held_at(5);
     for server in &five.servers[..3] {
+        assert_eq!(since(server), "0", "it always had its data");
         // The server stores nothing on disk, so it restarts empty.
         server.restart();
         sleep(2 * TTL).await;
         five.eventually_held_at(5);
-        assert!(guard.is_held());
+        assert!(guard.is_held() && since(server).len() > 10, "{}", since(server));
     }
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
@@ -96,11 +93,9 @@ async fn quorum_lock_survives_servers_that_restart_empty_in_turn() {
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_lock_is_lost_with_three_cut_servers() {
     let five = Five::start().await;
-    let cuts: Vec<_> =
-        five.servers[..3].iter().map(|server| Proxy::before(server.port())).collect();
+    let cuts = [0, 1, 2].map(|server| Proxy::before(five.servers[server].port()));
     let urls = cuts.iter().map(Proxy::url).chain(five.servers[3..].iter().map(Redis::url));
-    let lock = QuorumClient::connect(urls).await.unwrap().lock("door").unwrap().ttl(TTL);
-    let guard = lock.acquire().await.unwrap();
+    let guard = lock(urls).await.acquire().await.unwrap();
     let start = Instant::now();
     cuts.iter().for_each(|cut| cut.black_hole(true));
     assert_eq!(guard.lost().await, LostReason::Expired);
@@ -119,8 +114,7 @@ async fn quorum_connects_to_three_of_five_servers() {
     let lock = five.lock().await;
     assert!(lock.acquire_within(secs(1)).await.is_ok());
     five.servers[2].stop();
-    let urls = five.servers.iter().map(Redis::url);
-    let error = QuorumClient::connect(urls).await.unwrap_err();
+    let error = QuorumClient::connect(five.servers.each_ref().map(Redis::url)).await.unwrap_err();
     assert!(matches!(error, Error::Connect { permanent: false, .. }), "{error}");
     let error = QuorumClient::connect(["redis://127.0.0.1:x"]).await.unwrap_err();
     assert!(matches!(error, Error::Url(_)), "{error}");
@@ -139,8 +133,8 @@ fn threads_exclude_each_other_by_a_quorum_lock() {
     assert!(other.lock("door").unwrap().try_acquire().unwrap().is_none());
     let waiter = std::thread::spawn(move || {
         let lock = other.lock("door").unwrap();
-        let held = lock.acquire_within(secs(10)).unwrap().run(|held| held.is_held());
-        assert!(held.into_result().unwrap());
+        let guard = lock.acquire_within(secs(10)).unwrap();
+        assert!(guard.run(|held| held.is_held()).into_result().unwrap());
         // The client completes its releases, even if the client is dropped at once.
         drop(lock.acquire().unwrap());
     });
@@ -158,8 +152,7 @@ fn threads_exclude_each_other_by_a_quorum_lock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_member_may_be_behind_sentinels() {
     let (site, one, two) = (Sentinels::start(), Redis::start(), Redis::start());
-    let urls = [site.url(), one.url(), two.url()];
-    let lock = QuorumClient::connect(urls).await.unwrap().lock("door").unwrap();
+    let lock = lock([site.url(), one.url(), two.url()]).await;
     let guard = lock.acquire().await.unwrap();
     drop(one);
     assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -167,35 +160,19 @@ async fn quorum_member_may_be_behind_sentinels() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quorum_record_shows_whether_a_server_lost_its_data() {
-    let five = Five::start().await;
-    for server in &five.servers {
-        assert_eq!(server.command(&["GET", "leasehold_quorum__since"]).text(), "0");
-    }
-    five.servers[0].restart();
-    let guard = five.lock().await.acquire().await.unwrap();
-    five.eventually_held_at(5);
-    let since = five.servers[0].command(&["GET", "leasehold_quorum__since"]);
-    assert!(since.text().len() > 10, "{}", since.text());
-    drop(guard);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn quorum_acquire_and_release_take_three_requests_per_server() {
     let five = Five::start().await;
     let lock = five.lock().await;
-    let pair = || async {
+    let pair = async || {
         let guard = lock.acquire().await.unwrap();
-        // The pause lets the other two servers grant the lock, too.
-        sleep(ms(20)).await;
-        guard.release().await.unwrap()
-    };
-    pair().await.into_result().unwrap();
-    five.eventually_held_at(0);
-    let before: Vec<_> = five.servers.iter().map(Redis::calls).collect();
-    for _ in 0..10 {
-        pair().await.into_result().unwrap();
+        five.eventually_held_at(5);
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
         five.eventually_held_at(0);
+    };
+    pair().await;
+    let before = five.servers.each_ref().map(Redis::calls);
+    for _ in 0..10 {
+        pair().await;
     }
     for (server, before) in five.servers.iter().zip(&before) {
         let calls = server.calls().since(before);

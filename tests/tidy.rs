@@ -838,7 +838,8 @@ struct Shown {
 fn shown_texts(path: &str, text: &str) -> Vec<Shown> {
     let text = without_tests(text);
     let (code, literals) = scanned(text);
-    let unseen: Vec<_> = blocks(&code, "macro_rules!").chain(attributes(&code)).collect();
+    let macros = blocks(&code, "macro_rules!").chain(blocks(&code, "views!"));
+    let unseen: Vec<_> = macros.chain(attributes(&code)).collect();
     let mut found = vec![];
     for (start, end) in literals {
         if unseen.iter().any(|block| block.contains(&start)) {

@@ -99,9 +99,54 @@ macro_rules! ends {
         #[doc = $crate::primitives::thread_example!($object: $($example),+)]
         pub fn $name(self, $($arg: $type),*) -> Result<Release> {
             let Self { inner, core } = self;
-            core.wait(inner.$name($($arg),*))?
+            core.first().wait(inner.$name($($arg),*))?
         }
     )+};
 }
 
-pub(super) use {ends, returns, sets, shares, shows, waits};
+/// The method of a guard that blocks until its hold has ended.
+macro_rules! loses {
+    ($of:ident, $object:literal: fn lost() -> $out:ty; $($example:literal)+) => {
+        #[doc = concat!("Blocks until [`", stringify!($of), "::lost`](crate::", stringify!($of),
+            "::lost) returns, and returns its result.")]
+        ///
+        /// # Errors
+        ///
+        /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls
+        /// this method.
+        #[doc = $crate::primitives::thread_example!($object: $($example),+)]
+        pub fn lost(&self) -> Result<$out> {
+            self.core.first().wait(self.inner.lost())
+        }
+    };
+}
+
+/// The method `run` of an object (`&self`), or of its guard (`self`).
+macro_rules! runs {
+    ($of:ident, $object:literal: fn run(&self) -> $context:ty; $($example:literal)+) => {
+        #[doc = concat!("Does what [`", stringify!($of), "::run`](crate::", stringify!($of),
+            "::run) does, but cannot stop the work.")]
+        ///
+        /// # Errors
+        ///
+        /// Those of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if the hold
+        /// was lost while the work ran.
+        #[doc = $crate::primitives::thread_example!($object: $($example),+)]
+        pub fn run<T>(&self, work: impl FnOnce(&$context) -> T) -> Result<T> {
+            self.acquire()?.run(work).into_result()
+        }
+    };
+    ($of:ident, $object:literal: fn run(self) -> $context:ty; $($example:literal)+) => {
+        #[doc = concat!("Does what [`", stringify!($of), "::run`](crate::", stringify!($of),
+            "::run) does, but cannot stop the work.")]
+        ///
+        /// It never returns [`RunOutcome::Cancelled`](crate::RunOutcome::Cancelled).
+        #[doc = $crate::primitives::thread_example!($object: $($example),+)]
+        pub fn run<T>(self, work: impl FnOnce(&$context) -> T) -> RunOutcome<T> {
+            let Self { inner, core } = self;
+            core.first().run(&inner.context(), work, inner.release_after_run())
+        }
+    };
+}
+
+pub(super) use {ends, loses, returns, runs, sets, shares, shows, waits};

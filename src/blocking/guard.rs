@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use super::{
-    face::{returns, waits},
+    face::{loses, returns, waits},
     reentry::ThreadHold,
     waiting::Core,
 };
@@ -117,24 +117,9 @@ impl<K, B> Guard<K, B> {
         core.run(&inner.holding(), work, inner.release_after_run())
     }
 
-    /// Blocks until [`Guard::lost`](crate::Guard::lost) returns, and returns its result.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls this
-    /// method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
-    /// let guard = lock.lease(Duration::from_millis(50)).acquire()?;
-    /// assert_eq!(guard.lost()?, leasehold::LostReason::Expired);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn lost(&self) -> Result<LostReason> {
-        self.core.wait(self.inner.lost())
+    loses! { Guard, "let lock = client.lock(\"orders:42\")?.lease(Duration::from_millis(50));":
+        fn lost() -> LostReason;
+            "assert_eq!(lock.acquire()?.lost()?, leasehold::LostReason::Expired);"
     }
 
     /// Does what [`lost`](Self::lost) does, but waits for at most `timeout`. Returns `None` if the

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Lock,
-    face::{returns, waits},
+    face::{loses, returns, runs, waits},
     waiting::Cores,
 };
 use crate::{
@@ -66,23 +66,9 @@ impl MultiLock {
             "assert!(both.try_acquire()?.is_some());"
     }
 
-    /// Does what [`MultiLock::run`](crate::MultiLock::run) does, but cannot stop the work.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if a member was
-    /// lost while the work ran.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let both = client.multi_lock(["from", "to"])?;
-    /// assert_eq!(both.run(|held| held.check().map(|()| 6 * 7))??, 42);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn run<T>(&self, work: impl FnOnce(&MultiContext) -> T) -> Result<T> {
-        self.acquire()?.run(work).into_result()
+    runs! { MultiLock, "let both = client.multi_lock([\"from\", \"to\"])?;":
+        fn run(&self) -> MultiContext;
+            "assert_eq!(both.run(|held| held.check().map(|()| 6 * 7))??, 42);"
     }
 
     fn guard(&self, inner: primitives::MultiGuard) -> MultiGuard {
@@ -130,43 +116,15 @@ impl MultiGuard {
         core.first().wait(inner.release())
     }
 
-    /// Does what [`MultiGuard::run`](crate::MultiGuard::run) does, but cannot stop the work.
-    ///
-    /// It never returns [`RunOutcome::Cancelled`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let guard = client.multi_lock(["from", "to"])?.acquire()?;
-    /// assert!(guard.run(|held| held.is_held()).into_result()?);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn run<T>(self, work: impl FnOnce(&MultiContext) -> T) -> RunOutcome<T> {
-        let Self { inner, core } = self;
-        let context = inner.context().clone();
-        core.first().run(&context, work, inner.release_after_run())
+    runs! { MultiGuard, "let guard = client.multi_lock([\"from\", \"to\"])?.acquire()?;":
+        fn run(self) -> MultiContext; "assert!(guard.run(|held| held.is_held()).into_result()?);"
     }
 
-    /// Blocks until [`MultiGuard::lost`](crate::MultiGuard::lost) returns, and returns its result.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls this
-    /// method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use leasehold::blocking::{Client, MultiLock};
-    /// let short = Client::in_memory()?.lock("from")?.lease(Duration::from_millis(50));
-    /// let (name, reason) = MultiLock::new([short])?.acquire()?.lost()?;
-    /// assert_eq!((name.as_str(), reason), ("from", leasehold::LostReason::Expired));
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn lost(&self) -> Result<(Name, LostReason)> {
-        self.core.first().wait(self.inner.lost())
+    loses! { MultiGuard, "let short = client.lock(\"from\")?.lease(Duration::from_millis(50));":
+        fn lost() -> (Name, LostReason);
+            "let both = leasehold::blocking::MultiLock::new([short])?;"
+            "let (name, reason) = both.acquire()?.lost()?;"
+            "assert_eq!((name.as_str(), reason), (\"from\", leasehold::LostReason::Expired));"
     }
 
     returns! { MultiGuard, "let guard = client.multi_lock([\"from\", \"to\"])?.acquire()?;":

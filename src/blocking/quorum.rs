@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use super::{
     Client,
-    face::{returns, sets, waits},
+    face::{ends, loses, returns, runs, sets, waits},
     waiting::{Core, Cores},
 };
 use crate::{LostReason, Name, QuorumContext, Release, RunOutcome, error::Result, quorum};
 
+/// Makes the section *Examples* of an item. Each example starts with a line that makes `lock`,
+/// which rustdoc hides.
+macro_rules! example {
+    ($($line:literal),+) => {
+        crate::primitives::thread_example!(
+            "use leasehold::blocking::QuorumClient; let quorum = QuorumClient::of([client])?; \
+             let lock = quorum.lock(\"orders:42\")?;": $($line),+)
+    };
+}
+
 /// A [`QuorumClient`](crate::QuorumClient) for threads.
-///
-/// # Examples
-///
-/// ```no_run
-/// use leasehold::blocking::QuorumClient;
-/// let servers = ["redis://a.internal", "redis://b.internal", "redis://c.internal"];
-/// let quorum = QuorumClient::connect(servers)?;
-/// let guard = quorum.lock("orders:42")?.acquire()?;
-/// guard.release()?.into_result()?;
-/// # Ok::<(), leasehold::Error>(())
-/// ```
+#[doc = example!("quorum.lock(\"orders:42\")?.acquire()?.release()?.into_result()?;")]
 #[derive(Clone, Debug)]
 pub struct QuorumClient {
     clients: Vec<Client>,
@@ -52,14 +52,7 @@ impl QuorumClient {
     /// # Errors
     ///
     /// Those of the async method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::blocking::{Client, QuorumClient};
-    /// let quorum = QuorumClient::of([Client::in_memory()?, Client::in_memory()?, Client::in_memory()?])?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
+    #[doc = example!("let quorum = QuorumClient::of(quorum.clients().to_vec())?;")]
     pub fn of(clients: impl IntoIterator<Item = Client>) -> Result<Self> {
         let clients: Vec<Client> = clients.into_iter().collect();
         let cores = || clients.iter().map(Client::core);
@@ -70,15 +63,7 @@ impl QuorumClient {
 
     /// Returns the client of each server, as
     /// [`QuorumClient::clients`](crate::QuorumClient::clients) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::blocking::{Client, QuorumClient};
-    /// let quorum = QuorumClient::of([Client::in_memory()?])?;
-    /// assert!(quorum.clients()[0].health()?.is_ready());
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
+    #[doc = example!("assert!(quorum.clients()[0].health()?.is_ready());")]
     #[must_use]
     pub fn clients(&self) -> &[Client] {
         &self.clients
@@ -89,14 +74,7 @@ impl QuorumClient {
     /// # Errors
     ///
     /// Those of the async method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::blocking::{Client, QuorumClient};
-    /// let lock = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
+    #[doc = example!("assert_eq!(lock.name().as_str(), \"orders:42\");")]
     pub fn lock(&self, name: impl AsRef<str>) -> Result<QuorumLock> {
         Ok(QuorumLock { inner: self.inner.lock(name)?, core: self.core.clone() })
     }
@@ -106,16 +84,7 @@ impl QuorumClient {
 ///
 /// It is **not reentrant**: if a thread that holds the lock acquires it again, the thread waits for
 /// itself. The guard can move to another thread.
-///
-/// # Examples
-///
-/// ```
-/// use leasehold::blocking::{Client, QuorumClient};
-/// let quorum = QuorumClient::of([Client::in_memory()?, Client::in_memory()?, Client::in_memory()?])?;
-/// let lock = quorum.lock("orders:42")?;
-/// assert_eq!(lock.run(|held| held.check().map(|()| 6 * 7))??, 42);
-/// # Ok::<(), leasehold::Error>(())
-/// ```
+#[doc = example!("assert_eq!(lock.run(|held| held.check().map(|()| 6 * 7))??, 42);")]
 #[derive(Clone, Debug)]
 pub struct QuorumLock {
     inner: quorum::QuorumLock,
@@ -144,23 +113,8 @@ impl QuorumLock {
         fn force_release() -> usize; "assert_eq!(lock.force_release()?, 0);"
     }
 
-    /// Does what [`QuorumLock::run`](crate::QuorumLock::run) does, but cannot stop the work.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if the lock was
-    /// lost while the work ran.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::blocking::{Client, QuorumClient};
-    /// let lock = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?;
-    /// assert!(lock.run(|held| held.is_held())?);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn run<T>(&self, work: impl FnOnce(&QuorumContext) -> T) -> Result<T> {
-        self.acquire()?.run(work).into_result()
+    runs! { QuorumLock, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
+        fn run(&self) -> QuorumContext; "assert!(lock.run(|held| held.is_held())?);"
     }
 
     fn guard(&self, inner: quorum::QuorumGuard) -> QuorumGuard {
@@ -169,15 +123,9 @@ impl QuorumLock {
 }
 
 /// A [`QuorumGuard`](crate::QuorumGuard) for threads. It can move to another thread.
-///
-/// # Examples
-///
-/// ```
-/// use leasehold::blocking::{Client, QuorumClient};
-/// let guard = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?.acquire()?;
-/// std::thread::spawn(move || guard.release()).join().unwrap()?.into_result()?;
-/// # Ok::<(), leasehold::Error>(())
-/// ```
+#[doc = example!(
+    "let guard = lock.acquire()?;",
+    "assert!(std::thread::spawn(move || guard.release()).join().is_ok());")]
 #[derive(Debug)]
 #[must_use = "what the guard holds is released as soon as the guard is dropped"]
 pub struct QuorumGuard {
@@ -194,64 +142,18 @@ impl QuorumGuard {
         fn remaining() -> Option<Duration>; "assert!(guard.remaining().is_some());"
     }
 
-    /// Blocks until [`QuorumGuard::lost`](crate::QuorumGuard::lost) returns, and returns its
-    /// result.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls this
-    /// method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use leasehold::blocking::{Client, QuorumClient};
-    /// let lock = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?;
-    /// let guard = lock.lease(Duration::from_millis(50)).acquire()?;
-    /// assert_eq!(guard.lost()?, leasehold::LostReason::Expired);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn lost(&self) -> Result<LostReason> {
-        self.core.first().wait(self.inner.lost())
+    loses! { QuorumGuard, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
+        fn lost() -> LostReason;
+            "let guard = lock.lease(Duration::from_millis(50)).acquire()?;"
+            "assert_eq!(guard.lost()?, leasehold::LostReason::Expired);"
     }
 
-    /// Blocks until [`QuorumGuard::release`](crate::QuorumGuard::release) returns, and returns its
-    /// result.
-    ///
-    /// # Errors
-    ///
-    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
-    /// of an async runtime calls this method. In the latter case, background tasks release the
-    /// lock.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::blocking::{Client, QuorumClient};
-    /// let guard = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?.acquire()?;
-    /// guard.release()?.into_result()?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn release(self) -> Result<Release> {
-        let Self { inner, core } = self;
-        core.first().wait(inner.release())?
+    ends! { QuorumGuard, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;", "releases the lock":
+        fn release(); "lock.acquire()?.release()?.into_result()?;"
     }
 
-    /// Does what [`QuorumGuard::run`](crate::QuorumGuard::run) does, but cannot stop the work.
-    ///
-    /// It never returns [`RunOutcome::Cancelled`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::blocking::{Client, QuorumClient};
-    /// let guard = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?.acquire()?;
-    /// assert!(guard.run(|held| held.is_held()).into_result()?);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn run<T>(self, work: impl FnOnce(&QuorumContext) -> T) -> RunOutcome<T> {
-        let Self { inner, core } = self;
-        core.first().run(&inner.context(), work, inner.release_after_run())
+    runs! { QuorumGuard, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
+        fn run(self) -> QuorumContext;
+            "assert!(lock.acquire()?.run(|held| held.is_held()).into_result()?);"
     }
 }

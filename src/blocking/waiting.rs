@@ -78,6 +78,11 @@ impl Core {
         &self.client
     }
 
+    /// Returns this core, as [`Cores::first`] does for the guards of several clients.
+    pub(super) fn first(&self) -> &Self {
+        self
+    }
+
     /// Waits for `future`, whose timers and connections run on the runtime thread.
     ///
     /// # Errors

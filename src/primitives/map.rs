@@ -704,19 +704,11 @@ mod tests {
     use leasehold_twin::Twin;
 
     use super::*;
-    use crate::{
-        Client, MemoryStore,
-        store::redis::{Connector, RedisStore},
-    };
+    use crate::{Client, MemoryStore, store::redis::RedisStore};
 
     /// A map of a client of `twin`.
     fn numbers(twin: &Twin, client: &str) -> Map<u32, u32> {
-        let server = twin.clone();
-        let connector = Connector::by(move || {
-            let server = server.clone();
-            async move { server.connect().await }
-        });
-        let store = RedisStore::simulated(connector, client);
+        let store = RedisStore::simulated(twin, client);
         Client::asking(Arc::new(store)).map("numbers").unwrap()
     }
 

@@ -29,8 +29,8 @@ mod semaphore;
 mod set;
 pub(crate) mod settings;
 mod throttle;
+mod views;
 
-pub(crate) use self::example::{example, like};
 pub use self::{
     barrier::{Arrived, Barrier},
     double_barrier::{DoubleBarrier, DoubleBarrierGuard},
@@ -52,3 +52,7 @@ pub use self::{
 };
 #[cfg(feature = "blocking")]
 pub(crate) use self::{example::thread_example, run::Loss};
+pub(crate) use self::{
+    example::{example, like},
+    views::views,
+};

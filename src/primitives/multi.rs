@@ -35,6 +35,7 @@ use super::{
     Lock, LockContext, LockGuard, OnLoss, Release, RunOutcome, example,
     run::{self, Loss, release_after_run},
     settings::checked_timeout,
+    views,
 };
 use crate::{
     domain::{Holder, LostReason, Name, spread},
@@ -502,40 +503,20 @@ impl MultiGuard {
 
     /// Returns the context for work under this guard.
     #[cfg(feature = "blocking")]
-    pub(crate) fn context(&self) -> &MultiContext {
-        &self.context
+    pub(crate) fn context(&self) -> MultiContext {
+        self.context.clone()
     }
 
-    /// Waits until a member is lost, and returns its name and the reason.
-    ///
-    /// The future borrows nothing, as that of [`Guard::lost`](crate::Guard::lost). When the members
-    /// are released, the future returns [`LostReason::Released`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    #[doc = example!(both:
-        "let guard = both.acquire().await?;",
-        "let lost = guard.lost();",
-        "client.lock(\"to\")?.force_release().await?;",
-        "let (name, reason) = lost.await; // at the next renewal",
-        "assert_eq!((name.as_str(), reason), (\"to\", leasehold::LostReason::NotOwned));")]
-    pub fn lost(&self) -> impl Future<Output = (Name, LostReason)> + Send + use<> {
-        self.context.lost()
-    }
-
-    /// Returns whether this client may still rely on the hold of each member.
-    #[doc = example!(both: "assert!(both.acquire().await?.is_held());")]
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.context.is_held()
-    }
-
-    /// Returns how long all members last without another renewal, or `None` if one is lost.
-    #[doc = example!(both: "assert!(both.acquire().await?.remaining().is_some_and(|left| left.as_secs() >= 28));")]
-    #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
-        self.context.remaining()
+    views! { context, example[both:]:
+        fn is_held() -> bool; "assert!(both.acquire().await?.is_held());";
+        fn remaining() -> Option<Duration>;
+            "assert!(both.acquire().await?.remaining().is_some_and(|left| left.as_secs() >= 28));";
+        fn lost() -> (Name, LostReason), "the name of the first lost member, and the reason.";
+            "let guard = both.acquire().await?;",
+            "let lost = guard.lost();",
+            "client.lock(\"to\")?.force_release().await?;",
+            "let (name, reason) = lost.await; // at the next renewal",
+            "assert_eq!((name.as_str(), reason), (\"to\", leasehold::LostReason::NotOwned));";
     }
 
     /// Returns the holds of all members, ordered by name.

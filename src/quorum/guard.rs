@@ -8,7 +8,7 @@ use tokio::task::AbortHandle;
 use super::{
     example,
     keeper::{Shared, keep},
-    vote::Asking,
+    vote::Won,
 };
 use crate::{
     domain::{LostReason, Name},
@@ -16,6 +16,7 @@ use crate::{
     primitives::{
         Lock, LockGuard, OnLoss, Release, RunOutcome,
         run::{self, Loss},
+        views,
     },
 };
 
@@ -23,69 +24,39 @@ use crate::{
 /// in the background.
 #[doc = example!(
     "use leasehold::Release;",
-    "let guard = lock.acquire().await?;",
-    "// … the work …",
-    "assert_eq!(guard.release().await?, Release::Released);")]
+    "assert_eq!(lock.acquire().await?.release().await?, Release::Released);")]
 #[derive(Debug)]
 #[must_use = "what the guard holds is released as soon as the guard is dropped"]
 pub struct QuorumGuard {
     shared: Arc<Shared>,
     keeper: AbortHandle,
-    run_release_wait: Duration,
 }
 
 impl QuorumGuard {
-    pub(super) fn new(
-        members: &Arc<[Lock]>,
-        grants: Vec<Option<LockGuard>>,
-        failed: Vec<usize>,
-        late: Vec<Asking>,
-    ) -> Self {
-        let shared = Arc::new(Shared::new(members[0].name().clone(), grants));
-        let waits = members.iter().map(|member| member.engine().limits.release_after_run);
-        let run_release_wait = waits.max().unwrap_or_default();
-        let keeper = keep(Arc::clone(&shared), Arc::clone(members), failed, late);
-        Self { shared, keeper: tokio::spawn(keeper).abort_handle(), run_release_wait }
+    /// Returns the guard of a lock that a majority granted by `votes`. Its keeper awaits the `late`
+    /// votes.
+    pub(super) fn new(members: &Arc<[Lock]>, (votes, late): Won) -> Self {
+        let shared = Arc::new(Shared::new(members));
+        let late = late.into_iter().map(|asking| shared.voted(asking));
+        let coming = late.chain(votes.into_iter().filter_map(|vote| shared.add(vote))).collect();
+        let keeper = tokio::spawn(keep(Arc::clone(&shared), coming)).abort_handle();
+        Self { shared, keeper }
     }
 
     /// Returns the name of the lock.
     #[doc = example!("assert_eq!(lock.acquire().await?.name().as_str(), \"orders:42\");")]
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.shared.name
+        self.shared.name()
     }
 
-    /// Returns whether a majority of the servers still has the hold, according to the clock of this
-    /// process and the last replies.
-    #[doc = example!("assert!(lock.acquire().await?.is_held());")]
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.shared.remaining().is_ok()
-    }
-
-    /// Returns how long a majority of the servers keeps the hold without another renewal. `None` if
-    /// the hold has ended.
-    #[doc = example!(
-        "assert!(lock.acquire().await?.remaining().is_some_and(|left| left.as_secs() >= 28));")]
-    #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
-        self.shared.remaining().ok()
-    }
-
-    /// Waits until no majority of the servers has the hold any more. Returns why the hold ended at
-    /// the server whose loss broke the majority. If the guard is released or dropped, returns
-    /// [`LostReason::Released`].
-    ///
-    /// The future does not borrow the guard.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    #[doc = example!(
-        "let guard = lock.lease(Duration::from_secs(60)).acquire().await?;",
-        "assert_eq!(guard.lost().await, leasehold::LostReason::Expired);")]
-    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
-        self.shared.lost()
+    views! { shared, example[]:
+        fn is_held() -> bool; "assert!(lock.acquire().await?.is_held());";
+        fn remaining() -> Option<Duration>;
+            "assert!(lock.acquire().await?.remaining().is_some_and(|left| left.as_secs() >= 28));";
+        fn lost() -> LostReason, "why it ended at the server whose loss broke the majority.";
+            "let guard = lock.lease(Duration::from_secs(60)).acquire().await?;",
+            "assert_eq!(guard.lost().await, leasehold::LostReason::Expired);";
     }
 
     /// Releases the lock at all servers, and returns once a majority has released it.
@@ -104,19 +75,19 @@ impl QuorumGuard {
         "use leasehold::Release;",
         "assert_eq!(lock.acquire().await?.release().await?, Release::Released);")]
     pub async fn release(self) -> Result<Release> {
-        let (name, need) = (self.name().clone(), self.shared.need);
-        let lost = |reason| Ok(Release::NotHeld { name: name.clone(), reason, holder: None });
-        let over = self.shared.remaining().err();
-        let guards = self.close();
+        let (name, need) = (self.name().clone(), self.shared.need());
+        let lost = |reason| Ok(Release::NotHeld { name, reason, holder: None });
+        let over = self.shared.left().err();
         let mut releasing: FuturesUnordered<_> =
-            guards.into_iter().map(LockGuard::release).collect();
+            self.close().into_iter().map(LockGuard::release).collect();
         let (mut released, mut reasons, mut errors) = (0, vec![], vec![]);
-        while released < need {
-            match releasing.next().await {
-                Some(Ok(Release::NotHeld { reason, .. })) => reasons.push(reason),
-                Some(Ok(_)) => released += 1,
-                Some(Err(error)) => errors.push(error),
-                None => break,
+        while released < need
+            && let Some(release) = releasing.next().await
+        {
+            match release {
+                Ok(Release::NotHeld { reason, .. }) => reasons.push(reason),
+                Ok(_) => released += 1,
+                Err(error) => errors.push(error),
             }
         }
         // If these futures were dropped, background tasks would send the same releases again.
@@ -157,12 +128,11 @@ impl QuorumGuard {
     /// Releases the lock after work that completed. If the hold was lost before, returns the
     /// reason.
     pub(crate) async fn release_after_run(self) -> Option<Loss> {
-        let (limit, name) = (self.run_release_wait, self.name().clone());
+        let waits = self.shared.members.iter().map(|it| it.engine().limits.release_after_run);
+        let (limit, name) = (waits.max().unwrap_or_default(), self.name().clone());
         let release = async {
-            Ok(match self.release().await? {
-                Release::NotHeld { reason, .. } => Some(reason),
-                Release::Released | Release::StillHeld { .. } => None,
-            })
+            let release = self.release().await?;
+            Ok(if let Release::NotHeld { reason, .. } = release { Some(reason) } else { None })
         };
         run::release_within(limit, name, release).await
     }
@@ -200,13 +170,6 @@ pub struct QuorumContext {
 }
 
 impl QuorumContext {
-    /// Returns whether a majority of the servers still has the hold.
-    #[doc = example!("assert!(lock.run(async |held| held.is_held()).await?);")]
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.shared.remaining().is_ok()
-    }
-
     /// Returns an error if the hold has ended.
     ///
     /// # Errors
@@ -214,27 +177,16 @@ impl QuorumContext {
     /// [`Error::Lost`] if the hold has ended.
     #[doc = example!("lock.run(async |held| held.check()).await??;")]
     pub fn check(&self) -> Result<()> {
-        let lost = |reason| Error::Lost { name: self.shared.name.clone(), reason };
-        self.shared.remaining().map(drop).map_err(lost)
+        let lost = |reason| Error::Lost { name: self.shared.name().clone(), reason };
+        self.shared.left().map(drop).map_err(lost)
     }
 
-    /// Returns how long a majority of the servers keeps the hold without another renewal. `None` if
-    /// the hold has ended.
-    #[doc = example!("assert!(lock.run(async |held| held.remaining()).await?.is_some());")]
-    #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
-        self.shared.remaining().ok()
-    }
-
-    /// Waits until the hold has ended, as [`QuorumGuard::lost`] does.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    #[doc = example!(
-        "let lost = lock.run(async |held| held.lost()).await?;",
-        "assert_eq!(lost.await, leasehold::LostReason::Released);")]
-    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
-        self.shared.lost()
+    views! { shared, example[]:
+        fn is_held() -> bool; "assert!(lock.run(async |held| held.is_held()).await?);";
+        fn remaining() -> Option<Duration>;
+            "assert!(lock.run(async |held| held.remaining()).await?.is_some());";
+        fn lost() -> LostReason, "the reason, as [`QuorumGuard::lost`] does.";
+            "let lost = lock.run(async |held| held.lost()).await?;",
+            "assert_eq!(lost.await, leasehold::LostReason::Released);";
     }
 }

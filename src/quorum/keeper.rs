@@ -5,19 +5,18 @@
 //! lock at this server again. So if a server was down, or has restarted without its data, the
 //! server gets the hold again.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, slice, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::{sync::watch, time::sleep};
 
-use super::vote::{Asking, Vote, ask_again, majority};
+use super::vote::{Asking, Vote, ask, majority, note_new};
 use crate::{
     domain::{LostReason, Mutex, Name},
     primitives::{Lock, LockGuard},
 };
 
-/// If a server failed in the vote, or if another caller held the lock there, the keeper asks it
-/// again after this pause.
+/// If a server has not granted the lock, the keeper asks it again after this pause.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A check runs this much later than the calculated end of the leases, so that it finds them ended.
@@ -26,39 +25,33 @@ const EXPIRY_MARGIN: Duration = Duration::from_millis(1);
 /// The hold of a quorum lock, which its guard, its contexts and its keeper share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) name: Name,
-    pub(super) need: usize,
-    grants: Mutex<Grants>,
+    pub(super) members: Arc<[Lock]>,
+    /// The grants by server. When the hold is over, no grant may be added.
+    grants: Mutex<Vec<Option<LockGuard>>>,
     over: watch::Sender<Option<LostReason>>,
 }
 
-/// The grants by server. `closed` means that the guard has released them, so no grant may be added.
-#[derive(Debug, Default)]
-struct Grants {
-    by_server: Vec<Option<LockGuard>>,
-    closed: bool,
-}
-
-/// An event for the keeper, with the number of a server: its vote, the end of its grant, or the end
-/// of a pause.
-enum Event {
-    Voted(usize, Vote),
+/// An event for the keeper: a vote, or the end of the grant of the server with this number.
+pub(super) enum Event {
+    Voted(Vote),
     Ended(usize, LostReason),
-    Due(usize),
 }
 
-type Coming = Pin<Box<dyn Future<Output = Event> + Send>>;
+pub(super) type Coming = Pin<Box<dyn Future<Output = Event> + Send>>;
 
 impl Shared {
-    pub(super) fn new(name: Name, by_server: Vec<Option<LockGuard>>) -> Self {
-        let need = majority(by_server.len());
-        let grants = Mutex::new(Grants { by_server, closed: false });
-        Self { name, need, grants, over: watch::Sender::new(None) }
+    pub(super) fn new(members: &Arc<[Lock]>) -> Self {
+        let grants = Mutex::new(members.iter().map(|_| None).collect());
+        Self { members: Arc::clone(members), grants, over: watch::Sender::new(None) }
     }
 
-    /// Returns why the hold has ended, or `None` while it lasts.
-    pub(super) fn over(&self) -> Option<LostReason> {
-        *self.over.borrow()
+    pub(super) fn name(&self) -> &Name {
+        self.members[0].name()
+    }
+
+    /// Returns how many servers are a majority.
+    pub(super) fn need(&self) -> usize {
+        majority(self.members.len())
     }
 
     /// Waits until the hold has ended. It does not rely on the keeper alone, because the runtime of
@@ -67,7 +60,7 @@ impl Shared {
         let (shared, mut over) = (Arc::clone(self), self.over.subscribe());
         async move {
             loop {
-                let left = match shared.remaining() {
+                let left = match shared.left() {
                     Ok(left) => left,
                     Err(reason) => return reason,
                 };
@@ -82,26 +75,32 @@ impl Shared {
 
     /// Returns how long a majority of the grants lasts without another renewal, or why the hold has
     /// ended.
-    pub(super) fn remaining(&self) -> Result<Duration, LostReason> {
-        if let Some(reason) = self.over() {
+    pub(super) fn left(&self) -> Result<Duration, LostReason> {
+        if let Some(reason) = *self.over.borrow() {
             return Err(reason);
         }
         let grants = self.grants.lock();
-        let mut left: Vec<_> =
-            grants.by_server.iter().flatten().filter_map(LockGuard::remaining).collect();
+        let mut left: Vec<_> = grants.iter().flatten().filter_map(LockGuard::remaining).collect();
         left.sort_unstable();
-        left.len().checked_sub(self.need).map(|at| left[at]).ok_or(LostReason::Expired)
+        left.len().checked_sub(self.need()).map(|at| left[at]).ok_or(LostReason::Expired)
     }
 
-    /// Adds the grant of a server. Returns a future that completes when the grant ends. If the hold
-    /// has ended, drops the grant and returns `None`.
-    fn add(&self, number: usize, guard: LockGuard) -> Option<Coming> {
+    pub(super) fn remaining(&self) -> Option<Duration> {
+        self.left().ok()
+    }
+
+    /// Adds the grant of a vote, and returns its end. Without a grant, returns the next vote of the
+    /// server. If the hold has ended, drops the grant.
+    pub(super) fn add(&self, (number, vote): Vote) -> Option<Coming> {
+        let Some(guard) = vote.ok().and_then(|reply| reply.grant) else {
+            return self.ask_after(RETRY_PAUSE, number);
+        };
         let mut grants = self.grants.lock();
-        if grants.closed {
+        if self.over.borrow().is_some() {
             return None;
         }
         let lost = guard.lost();
-        grants.by_server[number] = Some(guard);
+        grants[number] = Some(guard);
         Some(Box::pin(async move { Event::Ended(number, lost.await) }))
     }
 
@@ -109,13 +108,13 @@ impl Shared {
     /// remaining grants are a majority.
     fn remove(&self, number: usize, reason: LostReason) -> bool {
         let mut grants = self.grants.lock();
-        let ended = grants.by_server[number].take();
-        let is_held = grants.by_server.iter().flatten().count() >= self.need;
-        drop(grants);
-        drop(ended);
+        let ended = grants[number].take();
+        let is_held = grants.iter().flatten().count() >= self.need();
         if !is_held {
             self.end(reason);
         }
+        drop(grants);
+        drop(ended);
         is_held
     }
 
@@ -126,83 +125,47 @@ impl Shared {
     /// release last. When it wakes a waiter, the lock is already free at the other servers.
     pub(super) fn close(&self) -> Vec<LockGuard> {
         let mut grants = self.grants.lock();
-        grants.closed = true;
-        let mut guards: Vec<_> = grants.by_server.iter_mut().filter_map(Option::take).collect();
-        drop(grants);
         self.end(LostReason::Released);
-        guards.reverse();
-        guards
+        grants.iter_mut().rev().filter_map(Option::take).collect()
     }
 
     fn end(&self, reason: LostReason) {
-        self.over.send_if_modified(|over| {
-            let is_first = over.is_none();
-            over.get_or_insert(reason);
-            is_first
+        self.over.send_if_modified(|over| over.is_none() && over.replace(reason).is_none());
+    }
+
+    /// Awaits the vote of a server. If the server is new, it has lost its data, because a majority
+    /// of the others have theirs.
+    pub(super) fn voted(&self, asking: Asking) -> Coming {
+        let members = Arc::clone(&self.members);
+        Box::pin(async move {
+            let vote = asking.await;
+            note_new(&members, slice::from_ref(&vote)).await;
+            Event::Voted(vote)
+        })
+    }
+
+    /// Asks a server after a pause. `None` for a fixed lease, because such a hold is neither
+    /// renewed nor requested again.
+    fn ask_after(&self, pause: Duration, number: usize) -> Option<Coming> {
+        let (members, (ttl, is_renewed)) =
+            (Arc::clone(&self.members), self.members[number].terms());
+        let asking = async move {
+            sleep(pause.min(ttl / 3)).await;
+            ask(&members, number, None).await
+        };
+        is_renewed.then(|| self.voted(Box::pin(asking)))
+    }
+}
+
+/// Keeps the hold until the remaining grants are no majority.
+pub(super) async fn keep(shared: Arc<Shared>, mut coming: FuturesUnordered<Coming>) {
+    while let Some(event) = coming.next().await {
+        coming.extend(match event {
+            Event::Voted(vote) => shared.add(vote),
+            Event::Ended(number, reason) if shared.remove(number, reason) => {
+                shared.ask_after(Duration::ZERO, number)
+            }
+            Event::Ended(..) => return,
         });
     }
-
-    /// Returns a future for each current grant, which completes when the grant ends.
-    fn endings(&self) -> Vec<Coming> {
-        let grants = self.grants.lock();
-        let numbered = grants.by_server.iter().enumerate();
-        let ending = |(number, guard): (usize, &Option<LockGuard>)| {
-            let lost = guard.as_ref()?.lost();
-            Some(Box::pin(async move { Event::Ended(number, lost.await) }) as Coming)
-        };
-        numbered.filter_map(ending).collect()
-    }
-}
-
-/// Keeps the hold until the remaining grants are no majority. It asks the `failed` servers again,
-/// and adds grants of the `late` ones.
-pub(super) async fn keep(
-    shared: Arc<Shared>,
-    members: Arc<[Lock]>,
-    failed: Vec<usize>,
-    late: Vec<Asking>,
-) {
-    let mut coming: FuturesUnordered<Coming> = shared.endings().into_iter().collect();
-    coming.extend(late.into_iter().map(voted));
-    coming.extend(failed.into_iter().filter_map(|number| due(&members, number, RETRY_PAUSE)));
-    while let Some(event) = coming.next().await {
-        let next = match event {
-            Event::Due(number) => Some(voted(ask_again(&members, number))),
-            Event::Voted(number, vote) => {
-                // The other caller holds the lock at this server until it notices that it has no
-                // majority.
-                let is_busy = matches!(vote, Vote::No);
-                match vote.grant() {
-                    Some(guard) => shared.add(number, guard),
-                    None if is_busy => due(&members, number, RETRY_PAUSE),
-                    None => due(&members, number, members[number].terms().0 / 3),
-                }
-            }
-            Event::Ended(number, reason) => match shared.remove(number, reason) {
-                true => due(&members, number, Duration::ZERO),
-                false => return,
-            },
-        };
-        coming.extend(next);
-    }
-}
-
-fn voted(asking: Asking) -> Coming {
-    Box::pin(async move {
-        let (number, vote) = asking.await;
-        Event::Voted(number, vote)
-    })
-}
-
-/// Returns a future that completes when a server must be asked again. `None` for a fixed lease,
-/// because such a hold is neither renewed nor requested again.
-fn due(members: &[Lock], number: usize, pause: Duration) -> Option<Coming> {
-    let (ttl, is_renewed) = members[number].terms();
-    is_renewed.then(|| {
-        let again = async move {
-            sleep(pause.min(ttl / 3)).await;
-            Event::Due(number)
-        };
-        Box::pin(again) as Coming
-    })
 }

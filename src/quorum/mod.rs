@@ -8,22 +8,23 @@
 
 mod guard;
 mod keeper;
-#[cfg(test)]
-mod simulation;
 mod vote;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{
+    future::join_all,
+    stream::{FuturesUnordered, StreamExt},
+};
 use tokio::time::{Instant, sleep, timeout};
 
 pub use self::guard::{QuorumContext, QuorumGuard};
-use self::vote::{Outcome, VoteFailure, elect, majority};
+use self::vote::{VoteFailure, elect, majority};
 use crate::{
     client::Client,
     domain::{Backoff, Name},
     error::{Error, Result},
-    primitives::{Lock, LockGuard, settings::checked_timeout},
+    primitives::{Lock, settings::checked_timeout},
 };
 
 /// How long a waiter waits at one server before the next vote. The lock may stay held at this
@@ -59,19 +60,7 @@ use example;
 ///
 /// This lock and a `RedissonRedLock` in Java exclude each other, if they have the same name and the
 /// same servers.
-///
-/// # Examples
-///
-/// ```no_run
-/// # async fn demo() -> Result<(), leasehold::Error> {
-/// use leasehold::QuorumClient;
-/// let servers = ["redis://a.internal", "redis://b.internal", "redis://c.internal"];
-/// let quorum = QuorumClient::connect(servers).await?;
-/// let guard = quorum.lock("orders:42")?.acquire().await?;
-/// // … the work …
-/// guard.release().await?.into_result()?;
-/// # Ok(()) }
-/// ```
+#[doc = example!("quorum.lock(\"orders:42\")?.run(async |_held| { /* the work */ }).await?;")]
 #[derive(Clone, Debug)]
 pub struct QuorumClient {
     clients: Vec<Client>,
@@ -103,15 +92,13 @@ impl QuorumClient {
     /// ```
     pub async fn connect(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
         let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
-        let mut clients = Vec::new();
-        for url in &urls {
-            clients.push(Client::connect_lazy(url)?);
-        }
+        let lazy = urls.iter().map(|url| Client::connect_lazy(url));
+        let mut clients = lazy.collect::<Result<Vec<_>>>()?;
         let numbered = urls.iter().enumerate();
         let mut connecting: FuturesUnordered<_> = numbered
             .map(|(number, url)| async move { (number, Client::connect(url).await) })
             .collect();
-        let (mut connected, mut failed) = (0, None);
+        let (mut connected, mut failed) = (0, none());
         while connected < majority(clients.len()) {
             match connecting.next().await {
                 Some((number, Ok(client))) => {
@@ -119,12 +106,11 @@ impl QuorumClient {
                     connected += 1;
                 }
                 Some((_, Err(error))) if !error.is_transient() => return Err(error),
-                Some((_, Err(error))) => failed = Some(error),
-                None => return Err(failed.unwrap_or_else(none)),
+                Some((_, Err(error))) => failed = error,
+                None => return Err(failed),
             }
         }
-        drop(connecting);
-        Self::of(clients)
+        Ok(Self { clients })
     }
 
     /// Makes a quorum of existing clients, each with its own settings.
@@ -135,31 +121,17 @@ impl QuorumClient {
     /// # Errors
     ///
     /// [`Error::Url`] if there are no clients.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::{Client, QuorumClient};
-    /// let quorum = QuorumClient::of([Client::in_memory(), Client::in_memory(), Client::in_memory()])?;
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(
+        "use leasehold::{Client, QuorumClient};",
+        "let quorum = QuorumClient::of([(); 3].map(|()| Client::in_memory()))?;",
+        "assert!(QuorumClient::of([]).is_err());")]
     pub fn of(clients: impl IntoIterator<Item = Client>) -> Result<Self> {
         let clients: Vec<_> = clients.into_iter().collect();
         if clients.is_empty() { Err(none()) } else { Ok(Self { clients }) }
     }
 
     /// Returns the client of each server, for example for a health check or a shutdown.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn main() -> Result<(), leasehold::Error> {
-    /// # use leasehold::{Client, QuorumClient};
-    /// let quorum = QuorumClient::of([Client::in_memory(), Client::in_memory(), Client::in_memory()])?;
-    /// assert_eq!(quorum.clients().len(), 3);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!("assert_eq!(quorum.clients().len(), 3);")]
     #[must_use]
     pub fn clients(&self) -> &[Client] {
         &self.clients
@@ -172,9 +144,8 @@ impl QuorumClient {
     /// [`Error::Name`] if the name is invalid.
     #[doc = example!("assert_eq!(lock.name().as_str(), \"orders:42\");")]
     pub fn lock(&self, name: impl AsRef<str>) -> Result<QuorumLock> {
-        let members: Result<Vec<_>> =
-            self.clients.iter().map(|client| client.lock(name.as_ref())).collect();
-        Ok(QuorumLock { members: members?.into() })
+        let members = self.clients.iter().map(|client| client.lock(name.as_ref()));
+        Ok(QuorumLock { members: members.collect::<Result<_>>()? })
     }
 }
 
@@ -186,21 +157,11 @@ fn none() -> Error {
 #[doc = example!(
     "let sum = lock.run(async |_held| (1..=4).sum::<i32>()).await?;",
     "assert_eq!(sum, 10);")]
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct QuorumLock {
     members: Arc<[Lock]>,
 }
 
-impl fmt::Debug for QuorumLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QuorumLock")
-            .field("name", self.name())
-            .field("servers", &self.members.len())
-            .finish_non_exhaustive()
-    }
-}
-
-/// Settings. A [`Lock`] has them, too.
 impl QuorumLock {
     fn each(self, set: impl Fn(Lock) -> Lock) -> Self {
         Self { members: self.members.iter().cloned().map(set).collect() }
@@ -231,10 +192,7 @@ impl QuorumLock {
     pub fn name(&self) -> &Name {
         self.members[0].name()
     }
-}
 
-/// Methods that acquire the lock.
-impl QuorumLock {
     /// Acquires the lock, waiting until a majority of the servers grants it.
     ///
     /// It also waits while no majority can be reached. A waiter stands in the queue of the first
@@ -292,13 +250,9 @@ impl QuorumLock {
         "assert!(first.is_some() && lock.try_acquire().await?.is_none());")]
     pub async fn try_acquire(&self) -> Result<Option<QuorumGuard>> {
         match elect(&self.members, None).await? {
-            Outcome::Won { grants, failed, late } => {
-                Ok(Some(QuorumGuard::new(&self.members, grants, failed, late)))
-            }
-            Outcome::Lost(VoteFailure { silence: Some(reason), .. }) => {
-                Err(Error::silent(self.name().clone(), reason))
-            }
-            Outcome::Lost(_) => Ok(None),
+            Ok(won) => Ok(Some(QuorumGuard::new(&self.members, won))),
+            Err(VoteFailure { silence: None, .. }) => Ok(None),
+            Err(failure) => Err(failure.error(self.name(), Duration::ZERO)),
         }
     }
 
@@ -330,10 +284,8 @@ impl QuorumLock {
         let (mut backoff, mut granted) = (Backoff::default(), None);
         loop {
             match elect(&self.members, granted.take()).await? {
-                Outcome::Won { grants, failed, late } => {
-                    return Ok(QuorumGuard::new(&self.members, grants, failed, late));
-                }
-                Outcome::Lost(lost) => *failure = lost,
+                Ok(won) => return Ok(QuorumGuard::new(&self.members, won)),
+                Err(lost) => *failure = lost,
             }
             // Without a pause, two callers would vote at the same time again, and divide the
             // servers again.
@@ -341,22 +293,14 @@ impl QuorumLock {
                 sleep(backoff.next(PAUSES)).await;
             }
             if let Some(number) = failure.busy_at {
-                granted = self.wait_at(number).await.map(|guard| (number, guard));
+                // Ignores an error of this server. If no majority is possible without this server,
+                // the next vote returns the error.
+                let waited = timeout(WAIT_AT_ONE_SERVER, self.members[number].acquire()).await;
+                granted = waited.ok().and_then(Result::ok).map(|guard| (number, guard));
             }
         }
     }
 
-    /// Waits until one server grants the lock, or until it cannot.
-    ///
-    /// Ignores an error of this server. If no majority is possible without this server, the next
-    /// vote returns the error.
-    async fn wait_at(&self, number: usize) -> Option<LockGuard> {
-        timeout(WAIT_AT_ONE_SERVER, self.members[number].acquire()).await.ok()?.ok()
-    }
-}
-
-/// Inspection and forced release.
-impl QuorumLock {
     /// Releases the lock at each server that replies, no matter which owner holds it. Returns at
     /// how many servers it was held.
     ///
@@ -371,21 +315,10 @@ impl QuorumLock {
         "let guard = lock.acquire().await?;",
         "assert!(lock.force_release().await? >= 2);")]
     pub async fn force_release(&self) -> Result<usize> {
-        let mut asking: FuturesUnordered<_> =
-            self.members.iter().map(Lock::force_release).collect();
-        let (mut held, mut replied, mut failed) = (0, 0, None);
-        while let Some(freed) = asking.next().await {
-            match freed {
-                Ok(was_held) => {
-                    replied += 1;
-                    held += usize::from(was_held);
-                }
-                Err(error) => failed = Some(error),
-            }
-        }
-        match failed {
-            Some(error) if replied == 0 => Err(error),
-            _ => Ok(held),
+        let mut freed = join_all(self.members.iter().map(Lock::force_release)).await;
+        match freed.iter().all(Result::is_err) {
+            true => freed.swap_remove(0).map(usize::from),
+            false => Ok(freed.into_iter().flatten().filter(|was_held| *was_held).count()),
         }
     }
 }

@@ -4,16 +4,18 @@
 //! is cancelled or paused, and which faults occur. So the same seed repeats the same run. Time is
 //! virtual, so a minute passes in milliseconds.
 //!
-//! The rules are in `served/judge.rs`, `served/records.rs` and `served/objects.rs`. `make simulate
+//! The rules are in `served/judge.rs`, `served/records.rs`, `served/objects.rs` and `quorum.rs`. `make simulate
 //! SEEDS=n` runs many seeds of each world. `make simulate SEED=x WORLDS=run_served` prints the
 //! trace of one seed. `make defects` shows that the rules find planted defects.
 //!
 //! ```text
 //! served              clients on the store that they have in production, on a simulated server
+//! quorum              clients of several servers
 //! gate · trace        pauses a client; the events of a run
 //! ```
 
 mod gate;
+mod quorum;
 mod served;
 mod trace;
 
@@ -32,6 +34,7 @@ use std::{
 /// The number of seeds in each run of the tests.
 const FEW: u64 = 100;
 const FEW_DEPLOYED: u64 = 10;
+const FEW_OF_A_QUORUM: u64 = 25;
 
 /// Runs one seed, and returns the rule that it broke.
 type World = fn(u64, &Arc<trace::Trace>) -> Result<(), String>;
@@ -138,6 +141,12 @@ fn run_sentinel() {
 #[test]
 fn run_cluster() {
     simulate(served::run_cluster, "run_cluster", FEW_DEPLOYED);
+}
+
+/// Runs a quorum lock on five servers.
+#[test]
+fn run_quorum() {
+    simulate(quorum::run, "run_quorum", FEW_OF_A_QUORUM);
 }
 
 fn simulate(world: World, called: &str, few: u64) {

@@ -51,6 +51,14 @@ impl Bench {
         assert_eq!(given, ReleaseReply::Freed(RemoteWaiters::Nobody));
     }
 
+    /// Each claim acquires the lock and releases it, in this order.
+    async fn take_turns<const N: usize>(&self, claims: [&Claim; N]) {
+        for claim in claims {
+            assert_eq!(self.ask(claim).await, Verdict::GRANTED);
+            self.frees(claim).await;
+        }
+    }
+
     async fn withdraws(&self, claim: &Claim) {
         let given = self.one.release(claim, ReleaseMode::Leave).await.unwrap();
         assert!(matches!(given, ReleaseReply::NotHeld { .. }), "{given:?}");
@@ -85,10 +93,7 @@ async fn repeated_requests_of_a_waiter_keep_its_position(t: &Bench) {
     }
     t.frees(&held).await;
     assert_eq!(named(&t.ask(&second).await), Some((first.owner.clone(), 0)));
-    assert_eq!(t.ask(&first).await, Verdict::GRANTED);
-    t.frees(&first).await;
-    assert_eq!(t.ask(&second).await, Verdict::GRANTED);
-    t.frees(&second).await;
+    t.take_turns([&first, &second]).await;
 }
 
 async fn repeated_grant_counts_once(t: &Bench) {
@@ -98,8 +103,7 @@ async fn repeated_grant_counts_once(t: &Bench) {
         assert_eq!(t.one.held_by(&held.object, &held.owner).await.unwrap(), 1);
     }
     t.frees(&held).await;
-    assert_eq!(t.ask(&next).await, Verdict::GRANTED);
-    t.frees(&next).await;
+    t.take_turns([&next]).await;
 }
 
 async fn release_notifies_only_the_head_of_the_queue(t: &Bench) {
@@ -110,12 +114,10 @@ async fn release_notifies_only_the_head_of_the_queue(t: &Bench) {
     }
     t.frees(&held).await;
     t.received(&freed(&first), 1).await;
-    assert_eq!(t.ask(&first).await, Verdict::GRANTED);
-    t.frees(&first).await;
+    t.take_turns([&first]).await;
     t.received(&freed(&second), 1).await;
     assert_eq!(t.count(&freed(&first)), 1);
-    assert_eq!(t.ask(&second).await, Verdict::GRANTED);
-    t.frees(&second).await;
+    t.take_turns([&second]).await;
     [first, second].iter().for_each(|waiter| t.other.unlisten(&waiter.object));
 }
 
@@ -126,8 +128,7 @@ async fn withdrawn_head_passes_its_notification_on(t: &Bench) {
     t.frees(&held).await;
     t.withdraws(&first).await;
     t.received(&freed(&second), 1).await;
-    assert_eq!(t.ask(&second).await, Verdict::GRANTED);
-    t.frees(&second).await;
+    t.take_turns([&second]).await;
     t.other.unlisten(&second.object);
 }
 
@@ -136,12 +137,7 @@ async fn withdrawn_waiter_leaves_the_order_of_the_others(t: &Bench) {
     t.withdraws(&second).await;
     t.withdraws(&second).await;
     t.frees(&held).await;
-    assert_eq!(t.ask(&first).await, Verdict::GRANTED);
-    t.frees(&first).await;
-    assert_eq!(t.ask(&third).await, Verdict::GRANTED);
-    t.frees(&third).await;
-    assert_eq!(t.ask(&second).await, Verdict::GRANTED);
-    t.frees(&second).await;
+    t.take_turns([&first, &third, &second]).await;
 }
 
 async fn try_acquire_never_queues_or_overtakes_a_waiter(t: &Bench) {
@@ -152,8 +148,7 @@ async fn try_acquire_never_queues_or_overtakes_a_waiter(t: &Bench) {
     t.frees(&held).await;
     let busy = t.one.acquire(&tries, None).await.unwrap();
     assert_eq!(named(&busy), Some((waiter.owner.clone(), 0)));
-    assert_eq!(t.ask(&waiter).await, Verdict::GRANTED);
-    t.frees(&waiter).await;
+    t.take_turns([&waiter]).await;
     assert_eq!(t.one.acquire(&tries, None).await.unwrap(), Verdict::GRANTED);
     t.frees(&tries).await;
 }
@@ -165,8 +160,7 @@ async fn forced_release_notifies_the_head(t: &Bench) {
     assert!(t.one.force_release(&held.object).await.unwrap());
     t.received(&freed(&waiter), 1).await;
     assert!(!t.one.force_release(&held.object).await.unwrap());
-    assert_eq!(t.ask(&waiter).await, Verdict::GRANTED);
-    t.frees(&waiter).await;
+    t.take_turns([&waiter]).await;
     t.other.unlisten(&waiter.object);
 }
 
@@ -186,8 +180,7 @@ async fn holder_of_a_fair_lock_works_like_that_of_a_plain_lock(t: &Bench) {
     assert_eq!((holder.owner(), holder.count()), (&held.owner, 2));
     assert!(holder.remaining().is_some_and(|left| left > Duration::from_secs(15)));
     t.frees(&held).await;
-    assert_eq!(t.ask(&waiter).await, Verdict::GRANTED);
-    t.frees(&waiter).await;
+    t.take_turns([&waiter]).await;
 }
 
 async fn plain_lock_of_a_fair_name_excludes_and_overtakes_waiters(t: &Bench) {
@@ -198,6 +191,5 @@ async fn plain_lock_of_a_fair_name_excludes_and_overtakes_waiters(t: &Bench) {
     t.grant(&plain).await;
     assert_eq!(named(&t.ask(&waiter).await), Some((plain.owner.clone(), 1)));
     t.broadcast(&plain).await;
-    assert_eq!(t.ask(&waiter).await, Verdict::GRANTED);
-    t.frees(&waiter).await;
+    t.take_turns([&waiter]).await;
 }

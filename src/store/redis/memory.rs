@@ -271,13 +271,17 @@ impl MemoryStore {
 
     /// Returns a store for the client called `client_id`. It connects at its first request.
     pub(crate) fn store(&self, client_id: &str) -> RedisStore {
-        let server = self.server.clone();
-        let connector = Connector::by(move || {
-            let server = server.clone();
-            async move { server.connect().await }
-        });
-        RedisStore::simulated(connector, client_id)
+        RedisStore::simulated(&self.server, client_id)
     }
+}
+
+/// Makes streams to a simulated server.
+pub(super) fn connector(server: &Twin) -> Connector {
+    let server = server.clone();
+    Connector::by(move || {
+        let server = server.clone();
+        async move { server.connect().await }
+    })
 }
 
 impl fmt::Debug for MemoryStore {

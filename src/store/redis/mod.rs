@@ -79,11 +79,11 @@ impl RedisStore {
         Self::connect("redis://made-by-a-test", &settings, client_id).await
     }
 
-    /// Creates a store with default settings. It connects in the background.
+    /// Creates a store on a simulated server, with default settings. It connects in the background.
     #[cfg(feature = "testing")]
-    pub(crate) fn simulated(connector: Connector, client_id: &str) -> Self {
-        let topology =
-            Topology::simulated(connector, &own_settings(&Settings::default()), client_id);
+    pub(crate) fn simulated(server: &leasehold_twin::Twin, client_id: &str) -> Self {
+        let settings = own_settings(&Settings::default());
+        let topology = Topology::simulated(memory::connector(server), &settings, client_id);
         Self { topology, unset: LogThrottle::default() }
     }
 
@@ -264,13 +264,8 @@ mod tests {
     /// Returns a client of a simulated server. The user of this client has the ACL `rules`.
     async fn served(twin: &Twin, id: &str, rules: &str) -> RedisStore {
         twin.user(id, &format!("on nopass +@all ~* {rules}"));
-        let server = twin.clone();
-        let connector = Connector::by(move || {
-            let server = server.clone();
-            async move { server.connect().await }
-        });
         let settings = Settings { user: Some(id.into()), ..Settings::default() };
-        RedisStore::connect_by(connector, &settings, id).await.unwrap()
+        RedisStore::connect_by(memory::connector(twin), &settings, id).await.unwrap()
     }
 
     /// Returns the messages on Redisson's channels from now on.

@@ -60,10 +60,6 @@ impl<K: Kind> Library for Only<K> {
         K::hold(&self.0, name, ttl).await
     }
 
-    async fn seize(&self, _name: &str, _lease: Duration) -> Outcome<K::Held> {
-        Err("nobody measures that".into())
-    }
-
     fn lag(&self) -> Option<Duration> {
         Some(self.0.stats().renewal_lag_max)
     }

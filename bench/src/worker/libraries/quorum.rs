@@ -1,7 +1,5 @@
 //! Leasehold's quorum lock. Its URL is a list of the URLs of all servers, with commas.
 
-use std::time::Duration;
-
 use leasehold::{QuorumClient, QuorumGuard};
 
 use super::{Library, Outcome};
@@ -22,13 +20,5 @@ impl Library for Quorum {
 
     async fn release(&self, held: QuorumGuard) -> Outcome<()> {
         Ok(held.release().await?.into_result()?)
-    }
-
-    async fn hold(&self, name: &str, ttl: Duration) -> Outcome<QuorumGuard> {
-        Ok(self.0.lock(name)?.ttl(ttl).acquire().await?)
-    }
-
-    async fn seize(&self, name: &str, lease: Duration) -> Outcome<QuorumGuard> {
-        Ok(self.0.lock(name)?.lease(lease).acquire().await?)
     }
 }

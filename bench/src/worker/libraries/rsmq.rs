@@ -1,7 +1,7 @@
 //! The crate rsmq_async. A received message is hidden for a time, and is deleted when the work is
 //! done.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc};
 
 use rsmq_async::{Rsmq, RsmqConnection, RsmqError, RsmqOptions};
 use tokio::sync::Mutex;
@@ -63,13 +63,5 @@ impl Library for Messages {
             true => Ok(()),
             false => Err("the message was gone".into()),
         }
-    }
-
-    async fn hold(&self, _name: &str, _ttl: Duration) -> Outcome<Received> {
-        Err("nobody measures that".into())
-    }
-
-    async fn seize(&self, _name: &str, _lease: Duration) -> Outcome<Received> {
-        Err("nobody measures that".into())
     }
 }

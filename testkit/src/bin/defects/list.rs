@@ -156,7 +156,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
 /// Defects that the simulation does not find, each with the test that finds it.
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
-        Finder::Unit("quorum::simulation::simulated_quorum_lock_has_one_holder_at_a_time"),
+        Finder::Simulation("run_quorum"),
         Defect {
             says: "half of the servers of a quorum count as a majority",
             edits: &[Edit {
@@ -167,24 +167,24 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("quorum::simulation::simulated_quorum_lock_has_one_holder_at_a_time"),
+        Finder::Simulation("run_quorum"),
         Defect {
             says: "a server of a quorum that lost its data counts at once",
             edits: &[Edit {
                 file: "src/quorum/vote.rs",
-                from: "(Some(time), Some(guard)) if time < ttl =>",
-                to: "(Some(time), Some(guard)) if time < ttl.min(time) =>",
+                from: "self.known_for.is_none_or(|time| time < self.lease)",
+                to: "self.known_for.is_none()",
             }],
         },
     ),
     (
-        Finder::Unit("quorum::simulation::simulated_quorum_lock_has_one_holder_at_a_time"),
+        Finder::Simulation("run_quorum"),
         Defect {
             says: "the grants of a minority are never released",
             edits: &[Edit {
                 file: "src/quorum/vote.rs",
-                from: "                Some(Vote::Yes(_)) => {\n",
-                to: "                Some(Vote::Yes(guard)) => {\n                    std::mem::forget(guard);\n",
+                from: "                young += usize::from(reply.is_young());\n",
+                to: "                young += usize::from(reply.is_young());\n                std::mem::forget(reply);\n",
             }],
         },
     ),

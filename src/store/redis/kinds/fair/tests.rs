@@ -8,10 +8,7 @@ use redis::{Value, cmd};
 use tokio::time::sleep;
 
 use super::*;
-use crate::{
-    domain::{Failure, Identity, Kind, Mutex},
-    store::redis::Connector,
-};
+use crate::domain::{Failure, Identity, Kind, Mutex};
 
 const QUEUE: &str = "redisson_lock_queue:{door}";
 const DEADLINES: &str = "redisson_lock_timeout:{door}";
@@ -30,16 +27,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::of(Twin::new(7))
-    }
-
-    fn of(twin: Twin) -> Self {
-        let server = twin.clone();
-        let connector = Connector::by(move || {
-            let server = server.clone();
-            async move { server.connect().await }
-        });
-        let store = RedisStore::simulated(connector, "one");
+        let twin = Twin::new(7);
+        let store = RedisStore::simulated(&twin, "one");
         Self { twin, store, identity: Identity::of("one") }
     }
 

@@ -172,10 +172,7 @@ mod tests {
     use redis::parse_redis_value;
 
     use super::*;
-    use crate::{
-        domain::{Object, Owner},
-        store::redis::{Connector, Settings},
-    };
+    use crate::domain::{Object, Owner};
 
     fn read(reply: &str) -> Result<Option<domain::Value>, Failure> {
         done(parse_redis_value(reply.as_bytes()).unwrap())
@@ -252,12 +249,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn non_holder_runs_no_script() {
         let twin = Twin::new(7);
-        let server = twin.clone();
-        let connector = Connector::by(move || {
-            let server = server.clone();
-            async move { server.connect().await }
-        });
-        let store = RedisStore::connect_by(connector, &Settings::default(), "one").await.unwrap();
+        let store = RedisStore::simulated(&twin, "one");
         let claim = |owner: &str| {
             let owner = Owner::new(owner).unwrap();
             Claim::plain(Object::lock("door"), owner, Duration::from_secs(30))

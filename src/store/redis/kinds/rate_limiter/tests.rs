@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::*;
-use crate::{domain::Identity, store::redis::Connector};
+use crate::domain::Identity;
 
 #[test]
 fn limiter_keys_and_members_match_redisson() {
@@ -42,12 +42,7 @@ fn invalid_limiter_reply_is_a_failure_and_no_grant() {
 const MS: Duration = Duration::from_millis(1);
 
 fn store(twin: &Twin) -> RedisStore {
-    let server = twin.clone();
-    let connector = Connector::by(move || {
-        let server = server.clone();
-        async move { server.connect().await }
-    });
-    RedisStore::simulated(connector, "one")
+    RedisStore::simulated(twin, "one")
 }
 
 /// Returns a limiter with this rate for all clients together.
