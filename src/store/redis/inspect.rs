@@ -297,7 +297,7 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
     let mut replies = store.topology.call_all(name.as_str().as_bytes(), &questions).await?;
     // The server rejects this command if the user lacks the permission for its key alone.
     found.next_start_in = replies.pop().as_ref().and_then(millis);
-    let replies = replies.into_iter().map(accepted).collect::<Reply<Vec<_>>>()?;
+    let replies = replies.into_iter().map(replies::accepted).collect::<Reply<Vec<_>>>()?;
     let [subscribers, token, fair, deadlines, alive, queue, writers] = &replies[..] else {
         return Ok(());
     };
