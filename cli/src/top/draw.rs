@@ -335,6 +335,7 @@ mod tests {
         view.ask(format!("orders/42: lock\n  held by     {OWNER} ×1, lease ends in 25.0 s\n"));
         is(&screen(120, &mut view, &sample()), include_str!("screens/question.txt"));
         let long = "  waiter\n".repeat(99);
+        view.popup = None;
         view.ask(format!("orders/42: lock\n{long}"));
         assert!(screen(120, &mut view, &sample()).contains("y, or any other key"));
     }
