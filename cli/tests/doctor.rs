@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::{Cluster, Redis, eventually};
 
-use crate::common::{Ended, Process, SOON, command, leasehold};
+use crate::common::{Ended, Process, SOON, command, leasehold, with_all_signals};
 
 const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
 
@@ -129,6 +129,37 @@ fn odd_objects_are_found() {
 }
 
 #[test]
+fn held_lock_of_doctor_is_a_warning() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "orders:leasehold-doctor", OWNER, "1"]);
+    let (code, shown) = doctor(&redis, &["orders"]);
+    assert_eq!(code, 1, "{shown:#}");
+    assert!(bad(&shown, "lock")[0].contains("not acquired: another client holds it"), "{shown:#}");
+}
+
+#[test]
+fn odd_name_can_be_copied_from_its_remedy() {
+    let redis = Redis::start();
+    for name in ["door", "it's \\n", "door\u{1b}[2K\rnote\nnote", "a\u{202e}b", "-x", "größe"] {
+        redis.command(&["HSET", name, OWNER, "1"]);
+        let out = leasehold(&redis, &["doctor"]).ended().out;
+        assert!(
+            !out.contains(['\u{1b}', '\r', '\u{202e}']) && !out.contains("\nnote\n"),
+            "{out:?}"
+        );
+        let line = out.lines().find(|it| it.contains("leasehold unlock --force")).unwrap();
+        let (_, words) = line.split_once("leasehold unlock").unwrap();
+        let mut bash = with_all_signals("bash");
+        let program = env!("CARGO_BIN_EXE_leasehold");
+        bash.args(["-c", &format!("{program} unlock --yes{words}")]);
+        bash.env("REDIS_URL", redis.url()).env("LC_ALL", "C.UTF-8");
+        let ended = Process::of(bash).ended();
+        assert_eq!(ended.code, 0, "{line}: {}", ended.err);
+        assert_eq!(redis.command(&["EXISTS", name]).number(), 0, "{line}");
+    }
+}
+
+#[test]
 fn cluster_is_checked_at_each_primary() {
     let cluster = Cluster::start();
     let mut doctor = command(&["doctor", "--json", "orders:42"]);
@@ -146,13 +177,4 @@ fn unreachable_server_returns_69() {
     redis.stop();
     let ended = leasehold(&redis, &["doctor"]).ended();
     assert_eq!((ended.code, ended.out.as_str()), (69, ""), "{}", ended.err);
-}
-
-#[test]
-fn names_of_other_programs_are_printed_without_control_characters() {
-    let redis = Redis::start();
-    redis.command(&["HSET", "door\u{1b}[2K\rnote\nnote", OWNER, "1"]);
-    let out = leasehold(&redis, &["doctor"]).ended().out;
-    assert!(out.contains("held without an end") || out.contains("without a lease"), "{out:?}");
-    assert!(!out.contains(['\u{1b}', '\r']) && !out.contains("\nnote\n"), "{out:?}");
 }
