@@ -239,7 +239,7 @@ mod tests {
         assert_eq!((read.reason("b\n%"), read.reason("a =")), (Some("nightly\tclose\n%"), None));
         assert_eq!((read.held_since("b\n%"), read.held_since("a =")), (Some(at(9)), Some(at(7))));
         assert_eq!(ClientInfo { holds: vec![], ..read }, info());
-        assert_eq!(info().to_string(), "nightly close 1.4% on web-7 (pid 4711)");
+        assert_eq!(info().to_string(), r"nightly\nclose 1.4% on web-7 (pid 4711)");
     }
 
     #[test]
