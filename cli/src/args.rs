@@ -428,6 +428,10 @@ pub(crate) struct Server {
     pub(crate) url_file: Option<PathBuf>,
 }
 
+/// The longest duration. The end of a longer one may be too late for the clocks of Redis and of this
+/// process.
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// Parses seconds, such as `1.5`, or a number with a unit.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -440,7 +444,8 @@ fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err("use seconds, or a unit: ms, s, m, h".into()),
     };
     let number: f64 = number.parse().map_err(|_| "use a number such as 1.5 or 30s".to_owned())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+    let time = Duration::try_from_secs_f64(number * seconds).ok();
+    time.filter(|time| *time <= CENTURY).ok_or_else(|| "use at most 100 years".to_owned())
 }
 
 /// Parses the time between two samples.
@@ -454,10 +459,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Parses a duration that Redis can keep as the TTL of a key.
 fn period(text: &str) -> Result<Duration, String> {
-    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     match duration(text)? {
-        time if (Duration::from_millis(1)..=CENTURY).contains(&time) => Ok(time),
-        _ => Err("use from 1ms to 100 years".into()),
+        time if time >= Duration::from_millis(1) => Ok(time),
+        _ => Err("use 1ms or more".into()),
     }
 }
 
@@ -479,7 +483,7 @@ mod tests {
         {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for wrong in ["", "s", "1d", "1.2.3", "-1", "1e3", "999999999999999999999h"] {
+        for wrong in ["", "s", "1d", "1.2.3", "-1", "1e3", "4000000000000000h"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

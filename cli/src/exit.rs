@@ -78,6 +78,21 @@ impl From<Error> for Exit {
 /// Writes one line to stderr.
 pub(crate) fn say(line: &str) {
     // If stderr fails, the exit code still shows the result.
-    let line = line.replace(char::is_control, " ");
-    drop(writeln!(io::stderr(), "leasehold: {line}"));
+    drop(writeln!(io::stderr(), "leasehold: {}", on_one_line(line)));
+}
+
+/// Returns `text` with control characters and invisible characters escaped, as `Name` shows them.
+pub(crate) fn on_one_line(text: &str) -> String {
+    let shown = |c: char| match is_hidden(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
+/// Returns whether a terminal does not show the character, or changes the direction of its text.
+pub(crate) fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

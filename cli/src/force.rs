@@ -2,7 +2,7 @@
 
 use std::{env, process};
 
-use leasehold::{Client, Holder, Inspection, Lock, Name, ObjectKind};
+use leasehold::{Client, Error, Holder, Inspection, Lock, Name, ObjectKind};
 
 use crate::{
     exit::{ABSENT, DATA, Exit},
@@ -16,7 +16,8 @@ pub(crate) const QUESTION: &str =
 #[derive(Debug)]
 pub(crate) struct Forcible {
     found: Inspection,
-    lock: Lock,
+    /// The lock, or both sides of a read-write lock, because a writer may also be a reader.
+    locks: Vec<Lock>,
 }
 
 impl Forcible {
@@ -29,11 +30,13 @@ impl Forcible {
             let text = format!("unlock `{name}`: the lock is free; {remedy}");
             return Err(Exit::new(ABSENT, text));
         };
-        let lock = match found.kind {
-            ObjectKind::Lock => client.lock(name)?,
-            ObjectKind::FairLock => client.fair_lock(name)?,
-            ObjectKind::ReadLock => client.read_write_lock(name)?.read(),
-            ObjectKind::WriteLock => client.read_write_lock(name)?.write(),
+        let locks = match found.kind {
+            ObjectKind::Lock => vec![client.lock(name)?],
+            ObjectKind::FairLock => vec![client.fair_lock(name)?],
+            ObjectKind::ReadLock | ObjectKind::WriteLock => {
+                let sides = client.read_write_lock(name)?;
+                vec![sides.read(), sides.write()]
+            }
             kind => {
                 let remedy = "only a lock can be released by force";
                 return Err(Exit::new(
@@ -42,7 +45,7 @@ impl Forcible {
                 ));
             }
         };
-        Ok(Self { found, lock })
+        Ok(Self { found, locks })
     }
 
     /// Keeps only the holders with these owners.
@@ -60,6 +63,12 @@ impl Forcible {
         as_text(&self.found)
     }
 
+    /// Returns each holder that was shown, with each lock that it may hold.
+    fn holds(&self) -> Vec<(&Holder, &Lock)> {
+        let of = |holder| self.locks.iter().map(move |lock| (holder, lock));
+        self.found.holders.iter().flat_map(of).collect()
+    }
+
     /// Releases the holders that were shown, and calls `released` for each that still held the
     /// lock. Records each release for an audit, and publishes it. `how` names the command, and
     /// perhaps its user.
@@ -69,8 +78,8 @@ impl Forcible {
         mut released: impl FnMut(&Holder),
     ) -> Result<(), Exit> {
         let (mut count, by, name) = (0, by(how), self.name());
-        for holder in &self.found.holders {
-            match self.lock.force_release_owner(holder.owner(), &by).await {
+        for (holder, lock) in self.holds() {
+            match end(lock, holder, &by).await {
                 Ok(true) => {
                     count += 1;
                     released(holder);
@@ -95,6 +104,12 @@ impl Forcible {
             _ => Ok(()),
         }
     }
+}
+
+/// Releases the hold of `holder`, if there is one. Without a hold, it leaves no record.
+async fn end(lock: &Lock, holder: &Holder, by: &str) -> Result<bool, Error> {
+    let owner = holder.owner();
+    Ok(lock.held_by(owner).await? > 0 && lock.force_release_owner(owner, by).await?)
 }
 
 /// Returns a text that names the user, the machine, the process and the command. The end of a long

@@ -1,12 +1,14 @@
 //! The part of HTTP/1 that `ui` and `elect` need: strict, with one request for each connection.
 
-use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque, convert::Infallible, future::Future, net::SocketAddr, sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    task::spawn,
+    task::{JoinHandle, spawn},
     time::{sleep, timeout},
 };
 
@@ -38,20 +40,24 @@ pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Exit> {
 
 /// Responds to all requests.
 pub(crate) async fn serve(listener: TcpListener, site: impl Site) -> Infallible {
-    let (slots, site) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(site));
+    let (mut open, site) = (VecDeque::<JoinHandle<()>>::new(), Arc::new(site));
     loop {
-        // The semaphore is never closed, so this always returns a permit.
-        let slot = Arc::clone(&slots).acquire_owned().await;
         let Ok((stream, peer)) = listener.accept().await else {
             sleep(PAUSE).await;
             continue;
         };
+        open.retain(|it| !it.is_finished());
+        // Connections without a request must not keep others out, so the oldest one is closed.
+        if open.len() == CONNECTIONS
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
+        }
         let site = Arc::clone(&site);
-        spawn(async move {
+        open.push_back(spawn(async move {
             // If the request takes longer than `LONGEST`, the connection is closed.
             drop(timeout(LONGEST, talk(stream, peer, &*site)).await);
-            drop(slot);
-        });
+        }));
     }
 }
 

@@ -13,13 +13,16 @@ use tokio::task::JoinSet;
 
 use crate::{
     args::{List, Server, Show},
-    exit::{ABSENT, Exit, UNAVAILABLE, say},
+    exit::{ABSENT, Exit, UNAVAILABLE, on_one_line, say},
     progress::Progress,
     server,
 };
 
 /// The number of objects that are read at the same time.
 const AT_ONCE: usize = 64;
+
+/// Of an object with more holders or more waiters than this, the library reads only this number.
+const MOST: usize = 1_000;
 
 pub(crate) async fn show(server: &Server, show: &Show) -> Result<u8, Exit> {
     let client = server::connect(server).await?;
@@ -67,8 +70,7 @@ async fn records_of(client: &Client, name: &str) -> Vec<ForcedRelease> {
 pub(crate) fn records(all: &[ForcedRelease], name: Option<&str>) -> Vec<String> {
     let of_name = all.iter().filter(|it| name.is_none_or(|name| it.name == name));
     let line = |it: &ForcedRelease| {
-        format!("{} `{}` of {} by {}", it.time(), it.name, it.owner, it.by)
-            .replace(char::is_control, " ")
+        on_one_line(&format!("{} `{}` of {} by {}", it.time(), it.name, it.owner, it.by))
     };
     of_name.map(line).collect()
 }
@@ -223,6 +225,9 @@ pub(crate) fn as_text(found: &Inspection) -> String {
         let overdue = if waiter.is_overdue { ", overdue" } else { "" };
         line("waiter", &format!("{}{}{overdue}", waiter.owner, waited.unwrap_or_default()));
     }
+    if found.waiters.len() >= MOST {
+        line("waiters", &at_least(found.waiters.len()));
+    }
     if !matches!(found.kind, ObjectKind::Map | ObjectKind::Set) {
         line("subscribers", &found.subscribers);
     }
@@ -233,7 +238,7 @@ pub(crate) fn as_text(found: &Inspection) -> String {
         line("set aside", &found.set_aside);
     }
     if let Some(collection) = found.key_of() {
-        line("key of", &collection.replace(char::is_control, " "));
+        line("key of", &on_one_line(collection));
     }
     if let Some(number) = found.number {
         line("number", &number);
@@ -267,14 +272,14 @@ fn as_line(found: &Inspection) -> String {
             let process = process(holder).map(|it| format!(" {it}")).unwrap_or_default();
             format!("{}{process}, {}", holder.owner(), lease(holder.remaining()))
         }
-        holders => format!("{} holders", holders.len()),
+        holders => format!("{} holders", at_least(holders.len())),
     };
     let number = found.number.map(|number| format!("\tnumber {number}")).unwrap_or_default();
     let size = found.size.map(|size| format!("\tsize {size}")).unwrap_or_default();
     let next = found.next_start_in.map(|left| format!("\tmay start in {}", short(left)));
     let next = next.unwrap_or_default();
     let odd: String = odd(found).iter().map(|odd| format!("\todd: {}", odd.text)).collect();
-    let (name, kind, waiters) = (&found.name, found.kind, found.waiters.len());
+    let (name, kind, waiters) = (&found.name, found.kind, at_least(found.waiters.len()));
     format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{size}{next}{odd}")
 }
 
@@ -329,7 +334,7 @@ pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
         (
             expires && is_endless,
             "hold never expires",
-            "if the holder is gone, release the lock: leasehold unlock --force",
+            "if the holder is gone, release the lock: leasehold unlock --force -- NAME",
         ),
         (
             found.is_left_over,
@@ -369,6 +374,11 @@ fn lease(remaining: Option<Duration>) -> String {
         Some(left) => format!("lease ends in {}", seconds(left)),
         None => "lease never ends".into(),
     }
+}
+
+/// Returns a number of holders or waiters. If there may be more of them, it has a `+`.
+fn at_least(count: usize) -> String {
+    if count < MOST { count.to_string() } else { format!("{count}+") }
 }
 
 pub(crate) fn seconds(time: Duration) -> String {

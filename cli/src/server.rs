@@ -1,6 +1,10 @@
 //! Finds the server, and connects to it.
 
-use std::{env, fs, io, path::PathBuf};
+use std::{
+    env::{self, VarError},
+    fs, io,
+    path::PathBuf,
+};
 
 use leasehold::{Client, ClientBuilder};
 
@@ -47,8 +51,15 @@ fn url(server: &Server) -> Result<String, Exit> {
     if let Some(path) = &server.url_file {
         return read(path.clone()).map_err(|error| unreadable(path.clone(), &error));
     }
-    if let Ok(url) = env::var("REDIS_URL") {
-        return Ok(url);
+    match env::var("REDIS_URL") {
+        Ok(url) => return Ok(url),
+        Err(VarError::NotUnicode(_)) => {
+            return Err(Exit::new(
+                USAGE,
+                "read `$REDIS_URL`: it is not UTF-8; encode its password",
+            ));
+        }
+        Err(VarError::NotPresent) => {}
     }
     for path in files() {
         match read(path.clone()) {
@@ -59,10 +70,11 @@ fn url(server: &Server) -> Result<String, Exit> {
     Err(Exit::new(USAGE, "find server: no URL is given; set REDIS_URL, or use --url-file"))
 }
 
-/// Returns the files that are read without an option.
+/// Returns the files that are read without an option. An empty variable would name a file in the
+/// current folder, so it counts as not set.
 fn files() -> impl Iterator<Item = PathBuf> {
-    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
-    let user = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+    let folder = |name| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let user = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
     let folders = user.into_iter().chain([PathBuf::from("/etc")]);
     folders.map(|folder| folder.join("leasehold/url"))
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::{Cluster, Redis, eventually};
 
-use crate::common::{Ended, Process, SOON, command, leasehold};
+use crate::common::{Ended, Process, SOON, command, leasehold, with_all_signals};
 
 const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
 
@@ -129,6 +129,37 @@ fn doctor_finds_endless_holds_and_overdue_waiters() {
 }
 
 #[test]
+fn doctor_warns_if_another_client_holds_its_lock() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "orders:leasehold-doctor", OWNER, "1"]);
+    let (code, shown) = doctor(&redis, &["orders"]);
+    assert_eq!(code, 1, "{shown:#}");
+    assert!(bad(&shown, "lock")[0].contains("not acquired: another client holds it"), "{shown:#}");
+}
+
+#[test]
+fn doctor_quotes_odd_names_in_its_remedies() {
+    let redis = Redis::start();
+    for name in ["door", "it's \\n", "door\u{1b}[2K\rnote\nnote", "a\u{202e}b", "-x", "größe"] {
+        redis.command(&["HSET", name, OWNER, "1"]);
+        let out = leasehold(&redis, &["doctor"]).ended().out;
+        assert!(
+            !out.contains(['\u{1b}', '\r', '\u{202e}']) && !out.contains("\nnote\n"),
+            "{out:?}"
+        );
+        let line = out.lines().find(|it| it.contains("leasehold unlock --force")).unwrap();
+        let (_, words) = line.split_once("leasehold unlock").unwrap();
+        let mut bash = with_all_signals("bash");
+        let program = env!("CARGO_BIN_EXE_leasehold");
+        bash.args(["-c", &format!("{program} unlock --yes{words}")]);
+        bash.env("REDIS_URL", redis.url()).env("LC_ALL", "C.UTF-8");
+        let ended = Process::of(bash).ended();
+        assert_eq!(ended.code, 0, "{line}: {}", ended.err);
+        assert_eq!(redis.command(&["EXISTS", name]).number(), 0, "{line}");
+    }
+}
+
+#[test]
 fn doctor_checks_each_primary_of_a_cluster() {
     let cluster = Cluster::start();
     let mut doctor = command(&["doctor", "--json", "orders:42"]);
@@ -146,13 +177,4 @@ fn doctor_returns_69_when_the_server_is_unreachable() {
     redis.stop();
     let ended = leasehold(&redis, &["doctor"]).ended();
     assert_eq!((ended.code, ended.out.as_str()), (69, ""), "{}", ended.err);
-}
-
-#[test]
-fn doctor_prints_foreign_names_without_control_characters() {
-    let redis = Redis::start();
-    redis.command(&["HSET", "door\u{1b}[2K\rnote\nnote", OWNER, "1"]);
-    let out = leasehold(&redis, &["doctor"]).ended().out;
-    assert!(out.contains("hold never expires") || out.contains("without a lease"), "{out:?}");
-    assert!(!out.contains(['\u{1b}', '\r']) && !out.contains("\nnote\n"), "{out:?}");
 }

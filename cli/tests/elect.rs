@@ -157,6 +157,23 @@ fn http_returns_200_at_the_leader_and_503_at_other_candidates() {
 }
 
 #[test]
+fn http_replies_beyond_the_limit_of_silent_connections() {
+    let redis = Redis::start();
+    let here = address();
+    let leader = candidate(&redis, "one", &["--http", &here, "jobs"]);
+    leader.wait_for("one 1");
+    let silent: Vec<_> = (0..64).map(|_| TcpStream::connect(&here).unwrap()).collect();
+    assert_eq!(get(&here).unwrap().0, 200);
+    // Only the oldest connection was closed, so the reply came before the others timed out.
+    let is_open = |mut it: &TcpStream| {
+        it.set_nonblocking(true).unwrap();
+        it.read(&mut [0]).is_err()
+    };
+    eventually("the oldest one is closed", SOON, || !is_open(&silent[0]));
+    assert!(is_open(silent.last().unwrap()));
+}
+
+#[test]
 fn http_shows_no_leader_before_lease_end_when_redis_is_silent() {
     let redis = Redis::start();
     let here = address();

@@ -49,7 +49,7 @@ fn show_returns_1_for_an_absent_object() {
     redis.command(&["SET", "page", "text"]);
     redis.command(&["ZADD", "scores", "1", "one"]);
     let error = leasehold(&redis, &["show", "two\nlines"]).ended().err;
-    assert!(error.starts_with("leasehold: show `two lines`: "), "{error}");
+    assert!(error.starts_with(r"leasehold: show `two\nlines`: "), "{error}");
     for name in ["door", "page", "scores"] {
         let ended = leasehold(&redis, &["show", name]).ended();
         assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{name}");
@@ -87,6 +87,21 @@ fn show_lists_a_fair_queue_and_marks_an_overdue_head() {
     // If a queue is left without its lock, `show` still shows it.
     redis.command(&["DEL", "door"]);
     assert_eq!(json(&redis, "door")["kind"], "fair lock");
+}
+
+#[test]
+fn list_marks_a_number_of_waiters_that_is_capped() {
+    let redis = Redis::start();
+    for (waiters, shown) in [(999, "999 waiters"), (2_000, "1000+ waiters")] {
+        let fill = "for i = 1, ARGV[1] do redis.call('RPUSH', KEYS[1], ARGV[2] .. i) end";
+        let queue = "redisson_lock_queue:{door}";
+        redis.command(&["DEL", queue]);
+        redis.command(&["EVAL", fill, "1", queue, &waiters.to_string(), OWNER]);
+        let listed = leasehold(&redis, &["ls", "*"]).ended().out;
+        assert!(listed.contains(&format!("\t{shown}\t")), "{listed}");
+    }
+    let text = leasehold(&redis, &["show", "door"]).ended().out;
+    assert!(text.contains("\n  waiters     1000+\n"), "{text}");
 }
 
 #[test]

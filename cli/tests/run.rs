@@ -102,6 +102,29 @@ fn run_returns_64_without_a_redis_url() {
 }
 
 #[test]
+fn empty_or_unreadable_variable_is_no_other_server() {
+    use std::os::unix::ffi::OsStrExt;
+    let redis = Redis::start();
+    for folder in ["leasehold", ".config/leasehold"] {
+        std::fs::create_dir_all(redis.dir().join(folder)).unwrap();
+        std::fs::write(redis.dir().join(folder).join("url"), redis.url()).unwrap();
+    }
+    let run = |url: &[u8]| {
+        let mut run = command(&["run", "door", "true"]);
+        run.current_dir(redis.dir()).env("XDG_CONFIG_HOME", "").env("HOME", "");
+        if !url.is_empty() {
+            run.env("REDIS_URL", std::ffi::OsStr::from_bytes(url)).env("HOME", redis.dir());
+        }
+        Process::of(run).ended()
+    };
+    for (url, cause) in [(&b""[..], "no URL"), (b"redis://:\xff@host/", "read `$REDIS_URL`: ")] {
+        let ended = run(url);
+        assert_eq!(ended.code, 64, "{}", ended.err);
+        assert!(ended.err.contains(cause), "{}", ended.err);
+    }
+}
+
+#[test]
 fn unreachable_or_denying_server_returns_69() {
     let redis = Redis::start();
     let url = redis.user("narrow", &["+@all", "&*", "~other"]);

@@ -297,6 +297,27 @@ fn user_of_the_guide_releases_every_kind_of_lock_by_force() {
 }
 
 #[test]
+fn forced_release_of_a_writer_also_releases_its_read_hold() {
+    const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
+    const OTHER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:43";
+    for (reader, records) in [(Some(OWNER), 2), (Some(OTHER), 2), (None, 1)] {
+        let redis = Redis::start();
+        redis.command(&["HSET", "door", "mode", "write", &format!("{OWNER}:write"), "1"]);
+        if let Some(reader) = reader {
+            redis.command(&["HSET", "door", reader, "1"]);
+            let lease = format!("{{door}}:{reader}:rwlock_timeout:1");
+            redis.command(&["SET", &lease, "1", "PX", "600000"]);
+        }
+        let ended = leasehold(&redis, &["unlock", "--force", "--yes", "door"]).ended();
+        assert_eq!((ended.code, ended.err.lines().count()), (0, records), "{}", ended.err);
+        let keys = redis.command(&["KEYS", "*door*"]).list().len();
+        assert_eq!(keys, 0, "{reader:?}");
+        let forced = redis.command(&["LLEN", "leasehold_audit__forced"]).number();
+        assert_eq!(forced, records as i64, "{reader:?}");
+    }
+}
+
+#[test]
 fn forced_release_that_fails_half_way_reports_the_released_holders() {
     const FIRST: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
     const SECOND: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
@@ -316,6 +337,30 @@ fn forced_release_that_fails_half_way_reports_the_released_holders() {
     assert!(lines[0].contains(&format!("was held by `{FIRST}`")), "{}", ended.err);
     assert!(lines[1].contains("only 1 of 2 released: access to `door` denied"), "{}", ended.err);
     assert_eq!(redis.command(&["HKEYS", "door"]).list().len(), 2);
+}
+
+#[test]
+fn duration_above_a_century_returns_64() {
+    let redis = Redis::start();
+    lock(&redis, &["--ttl", "10m"]);
+    for words in [
+        &["wait", "door", "-w"][..],
+        &["run", "door", "true", "-w"],
+        &["run", "door", "true", "--ttl"],
+        &["run", "door", "true", "--grace"],
+        &["top", "--interval"],
+        &["doctor", "--ttl"],
+        &["bench", "--time"],
+    ] {
+        let (option, words) = words.split_last().unwrap();
+        let words = [&words[..1], &[option, "4000000000000000h"], &words[1..]].concat();
+        let ended = leasehold(&redis, &words).ended();
+        assert_eq!(ended.code, 64, "{words:?}: {}", ended.err);
+        assert!(ended.err.contains("use at most 100 years"), "{words:?}: {}", ended.err);
+    }
+    let waiting = leasehold(&redis, &["wait", "-w", "876000h", "door"]);
+    redis.command(&["DEL", "door"]);
+    assert_eq!(waiting.ended().code, 0);
 }
 
 #[test]

@@ -287,6 +287,20 @@ fn silent_http_client_does_not_block_the_page() {
 }
 
 #[test]
+fn ui_counts_a_writer_that_also_reads_as_one_holder() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", "mode", "write", &format!("{OWNER}:write"), "1", OWNER, "1"]);
+    redis.command(&["SET", &format!("{{door}}:{OWNER}:rwlock_timeout:1"), "1"]);
+    let ui = Ui::start(&redis, &[]);
+    eventually("it has sampled often", SOON, || {
+        ui.state()["history"].as_array().unwrap().len() > 5
+    });
+    let shown = ui.state();
+    assert_eq!(shown["rows"][0]["held"], 1, "{shown:#}");
+    assert_eq!(shown["events"].as_array().unwrap().len(), 0, "{shown:#}");
+}
+
+#[test]
 fn ui_state_reports_an_unreachable_server_until_it_is_back() {
     let redis = Redis::start();
     let ui = Ui::start(&redis, &[]);

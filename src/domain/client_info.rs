@@ -9,7 +9,7 @@ use std::{
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-use super::Owner;
+use super::{Owner, name::on_one_line};
 
 /// Maximum number of holds that a client publishes. It publishes the oldest ones.
 pub(crate) const MOST_HOLDS: usize = 100;
@@ -211,12 +211,11 @@ pub(crate) fn in_utc(moment: SystemTime) -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// Shows one line, because newlines in the values become spaces.
+/// Shows one line: control characters and invisible characters are escaped.
 impl fmt::Display for ClientInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { application, version, host, pid, .. } = self;
-        let line = format!("{application} {version} on {host} (pid {pid})");
-        f.write_str(&line.replace(char::is_control, " "))
+        on_one_line(&format!("{application} {version} on {host} (pid {pid})"), f)
     }
 }
 
@@ -240,7 +239,7 @@ mod tests {
         assert_eq!((read.reason("b\n%"), read.reason("a =")), (Some("nightly\tclose\n%"), None));
         assert_eq!((read.held_since("b\n%"), read.held_since("a =")), (Some(at(9)), Some(at(7))));
         assert_eq!(ClientInfo { holds: vec![], ..read }, info());
-        assert_eq!(info().to_string(), "nightly close 1.4% on web-7 (pid 4711)");
+        assert_eq!(info().to_string(), r"nightly\nclose 1.4% on web-7 (pid 4711)");
     }
 
     #[test]

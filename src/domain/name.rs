@@ -114,19 +114,25 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Shows the name on one line: newlines and other control characters are escaped.
+/// Shows the name on one line: control characters and invisible characters are escaped.
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         on_one_line(self.as_str(), f)
     }
 }
 
-/// Writes `text` with newlines and other control characters escaped.
+/// Writes `text` with newlines and other control characters escaped, and characters that are
+/// invisible or change the direction of the text.
 pub(super) fn on_one_line(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    text.chars().try_for_each(|c| match c.is_control() {
+    text.chars().try_for_each(|c| match c.is_control() || is_hidden(c) {
         true => write!(f, "{}", c.escape_default()),
         false => write!(f, "{c}"),
     })
+}
+
+const fn is_hidden(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Why a text cannot be the name of a lock.
@@ -200,7 +206,7 @@ mod tests {
 
     #[test]
     fn name_is_printed_on_one_line() {
-        let name = Name::new("a\nb\0ä").unwrap();
-        assert_eq!(name.to_string(), "a\\nb\\u{0}ä");
+        let name = Name::new("a\nb\0ä\u{202e}").unwrap();
+        assert_eq!(name.to_string(), r"a\nb\u{0}ä\u{202e}");
     }
 }

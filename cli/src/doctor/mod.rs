@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{Doctor, Server},
-    exit::Exit,
+    exit::{Exit, is_hidden, on_one_line},
     inspect::{odd, print, read_all, records},
     progress::Progress,
     server,
@@ -69,8 +69,7 @@ impl Finding {
         let Self { severity, check, subject, text, remedy } = self;
         let remedy = remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
         let line = format!("{:<8}{check:<13}{subject}: {text}{remedy}", severity.text());
-        // Names in Redis may have control characters.
-        line.replace(char::is_control, " ") + "\n"
+        on_one_line(&line) + "\n"
     }
 
     fn as_json(&self) -> Value {
@@ -122,12 +121,16 @@ async fn trial(client: &Client, name: Option<&str>) -> Finding {
     let name = name.map_or_else(String::new, |name| format!("{name}:")) + "leasehold-doctor";
     let tried = async {
         match client.lock(&name)?.try_acquire().await? {
-            Some(guard) => guard.release().await?.into_result(),
-            None => Ok(()),
+            Some(guard) => guard.release().await?.into_result().map(|()| true),
+            None => Ok(false),
         }
     };
     match tried.await {
-        Ok(()) => Finding::new(Severity::Note, "lock", &name, "acquired and released"),
+        Ok(true) => Finding::new(Severity::Note, "lock", &name, "acquired and released"),
+        Ok(false) => {
+            Finding::new(Severity::Warning, "lock", &name, "not acquired: another client holds it")
+                .remedy("run doctor again when it is free")
+        }
         Err(error) => Finding::new(Severity::Error, "lock", &name, error.to_string()),
     }
 }
@@ -151,7 +154,8 @@ async fn objects(client: &Client, name: Option<&str>) -> Vec<Finding> {
         Ok(Some(found)) => {
             count += 1;
             findings.extend(odd(&found).into_iter().map(|odd| {
-                Finding::new(Severity::Warning, "objects", of, odd.text).remedy(odd.remedy)
+                let remedy = odd.remedy.replace("NAME", &quoted(of));
+                Finding::new(Severity::Warning, "objects", of, odd.text).remedy(remedy)
             }));
         }
         Err(error) => {
@@ -171,4 +175,22 @@ async fn objects(client: &Client, name: Option<&str>) -> Vec<Finding> {
     let text = format!("{count} found, {} findings", findings.len());
     findings.insert(0, Finding::new(Severity::Note, "objects", name.unwrap_or("*"), text));
     findings
+}
+
+/// Returns `name` as a word of a shell.
+fn quoted(name: &str) -> String {
+    let escaped = |c: char| match c {
+        '\'' | '\\' => format!("\\{c}"),
+        c if is_hidden(c) => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    match name {
+        it if it.contains(is_hidden) => {
+            format!("$'{}'", name.chars().map(escaped).collect::<String>())
+        }
+        it if it.contains(|c: char| !c.is_alphanumeric() && !"%+,-./:=@_".contains(c)) => {
+            format!("'{}'", name.replace('\'', r"'\''"))
+        }
+        plain => plain.to_owned(),
+    }
 }

@@ -8,7 +8,10 @@ use std::{
 use leasehold::{Leader, Leadership, LockContext};
 use serde_json::{Value, json};
 
-use crate::http::{Request, Response, Site};
+use crate::{
+    exit::on_one_line,
+    http::{Request, Response, Site},
+};
 
 /// The leader that was seen last, and the leadership of this process. Clones share their state.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +77,7 @@ impl Status {
         // A Redisson client has no value, so its owner is printed. If nobody leads, there is no
         // term.
         let leader = json["leader"].as_str().or_else(|| json["owner"].as_str()).unwrap_or("-");
-        let leader = leader.replace(char::is_control, " ");
+        let leader = on_one_line(leader);
         match json["term"].as_u64() {
             Some(term) => format!("{leader} {term}\n"),
             None => format!("{leader} -\n"),

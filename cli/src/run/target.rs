@@ -2,7 +2,9 @@
 
 use std::io;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process, kill_process_group, test_kill_process_group, waitpgid,
+};
 
 /// A process, or all of a process group.
 #[derive(Clone, Copy, Debug)]
@@ -24,11 +26,38 @@ impl Target {
         }
     }
 
-    /// Returns whether a process is left in the group of a command that has ended.
+    /// Returns whether a process is left in the group of a command that has ended. In a container,
+    /// this process may be process 1. It then is the parent of the descendants of the command, and
+    /// waits for those that have ended.
     pub(super) fn outlives_its_command(self) -> bool {
         match self {
-            Self::Group(group) => test_kill_process_group(group) != Err(rustix::io::Errno::SRCH),
+            Self::Group(group) => {
+                while let Ok(Some(_)) = waitpgid(group, WaitOptions::NOHANG) {}
+                test_kill_process_group(group) != Err(rustix::io::Errno::SRCH)
+            }
             Self::Process(_) => false,
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::{os::unix::process::CommandExt, process::Command, thread::sleep, time::Duration};
+
+    use rustix::process::{getpid, set_child_subreaper};
+
+    use super::*;
+
+    /// As process 1 does, this process becomes the parent of the descendants.
+    #[test]
+    fn ended_descendant_of_process_1_does_not_outlive_its_command() {
+        set_child_subreaper(Some(getpid())).unwrap();
+        let mut command =
+            Command::new("sh").args(["-c", "sleep 1 &"]).process_group(0).spawn().unwrap();
+        let target = Target::Group(Pid::from_child(&command));
+        command.wait().unwrap();
+        assert!(target.outlives_its_command());
+        let mut looks = (0..1_000).map(|_| sleep(Duration::from_millis(10)));
+        assert!(looks.any(|()| !target.outlives_its_command()));
     }
 }

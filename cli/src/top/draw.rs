@@ -1,7 +1,6 @@
 //! Draws `top`. This file reads no server and no terminal, so tests can compare whole screens.
 //!
-//! Other clients choose names and owners. This is safe, because `ratatui` draws no control
-//! characters.
+//! Other clients choose names and owners, so they are drawn escaped.
 
 use std::time::UNIX_EPOCH;
 
@@ -15,6 +14,7 @@ use ratatui::{
 
 use super::view::View;
 use crate::{
+    exit::on_one_line,
     force::QUESTION,
     inspect::{seconds, short},
     watch::{
@@ -151,12 +151,12 @@ fn holder(row: &Row) -> String {
 
 /// Returns the start of an owner, and its number. A popup shows the whole owner.
 fn brief(owner: &str) -> String {
-    match owner.split_once(':') {
+    on_one_line(&match owner.split_once(':') {
         Some((client, number)) => {
             format!("{}…:{number}", client.chars().take(8).collect::<String>())
         }
         None => owner.to_owned(),
-    }
+    })
 }
 
 /// Returns how long the object has been held. If the grant was not seen, the hold is older, and has
@@ -197,7 +197,7 @@ fn line(sample: &Sample, event: &Event) -> Line<'static> {
         "{hours:02}:{minutes:02}:{secs:02}Z  {:<8}  {}  {}{held}",
         event.change.text(),
         event.name,
-        event.owner
+        on_one_line(&event.owner)
     );
     Line::styled(text, Style::new().fg(color))
 }
@@ -335,13 +335,21 @@ mod tests {
         view.ask(format!("orders/42: lock\n  held by     {OWNER} ×1, lease ends in 25.0 s\n"));
         is(&screen(120, &mut view, &sample()), include_str!("screens/question.txt"));
         let long = "  waiter\n".repeat(99);
+        view.popup = None;
         view.ask(format!("orders/42: lock\n{long}"));
         assert!(screen(120, &mut view, &sample()).contains("y, or any other key"));
     }
 
     #[test]
-    fn control_characters_do_not_reach_the_terminal() {
-        let drawn = screen(120, &mut View::default(), &sample());
-        assert!(!drawn.contains('\u{1b}') && drawn.contains("legacy"), "{drawn}");
+    fn control_and_invisible_characters_do_not_reach_the_terminal() {
+        let mut sample = sample();
+        let name = Name::new("odd").unwrap();
+        let odd = Event { owner: "x\u{202e}y".into(), name, ..sample.events[0].clone() };
+        sample.events.push(odd);
+        let holders = sample.rows.iter_mut().flat_map(|row| &mut row.holders);
+        holders.for_each(|it| it.owner.insert(0, '\u{202e}'));
+        let drawn = screen(120, &mut View::default(), &sample);
+        assert!(!drawn.contains(['\u{1b}', '\u{202e}']) && drawn.contains("legacy"), "{drawn}");
+        assert!(drawn.contains(r"x\u{202e}y"), "{drawn}");
     }
 }

@@ -83,8 +83,9 @@ async fn show(
                     Found::Shown(text) => view.popup(text),
                     Found::Message(text) => view.message = Some(text),
                     Found::Question(held) => {
-                        view.ask(held.text());
-                        asked = Some(held);
+                        if view.ask(held.text()) {
+                            asked = Some(held);
+                        }
                     }
                 }
                 continue;

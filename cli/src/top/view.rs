@@ -77,8 +77,12 @@ impl View {
         self.popup = Some(Popup { text, is_question: false });
     }
 
-    pub(super) fn ask(&mut self, text: String) {
-        self.popup = Some(Popup { text, is_question: true });
+    /// Asks a question, and returns true. If another popup is open, asks nothing, because the next
+    /// key is for that popup.
+    pub(super) fn ask(&mut self, text: String) -> bool {
+        let is_first = self.popup.is_none();
+        self.popup.get_or_insert(Popup { text, is_question: true });
+        is_first
     }
 
     pub(super) fn key(&mut self, key: KeyEvent, sample: &Sample) -> Option<Act> {
@@ -221,7 +225,9 @@ mod tests {
         assert_eq!(press(&mut view, "f"), None, "nothing is selected");
         assert_eq!(press(&mut view, "↓↓f"), Some(Act::Ask(Name::new("c").unwrap())));
         for (key, act) in [("y", Some(Act::Force)), ("\n", None), ("q", None), ("Y", None)] {
-            view.ask("c: lock".into());
+            assert!(view.ask("c: lock".into()));
+            assert!(!view.ask("b: lock".into()), "the key is for the first question");
+            assert_eq!(view.popup.as_ref().unwrap().text, "c: lock");
             assert_eq!(press(&mut view, key), act, "{key:?}");
             assert!(view.popup.is_none());
         }

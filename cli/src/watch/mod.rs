@@ -9,6 +9,7 @@
 pub(crate) mod table;
 
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -275,7 +276,10 @@ fn seen(name: Name, found: Option<Inspection>) -> Seen {
     let is_data = |found: &Inspection| found.kind != ObjectKind::Number && found.may_be_foreign();
     let Some(found) = found.filter(|found| !is_data(found)) else { return Seen::absent(name) };
     let odd = odd(&found).iter().map(|it| it.text).collect();
-    let holders = found.holders.iter().map(|it| table::Holder {
+    // A writer that is also a reader has two holds with one owner.
+    let mut owners = HashSet::new();
+    let holders = found.holders.iter().filter(|it| owners.insert(it.owner()));
+    let holders = holders.map(|it| table::Holder {
         owner: it.owner().as_str().to_owned(),
         remaining: it.remaining(),
         process: process(it),
