@@ -22,26 +22,26 @@ pub(crate) struct Forcible {
 impl Forcible {
     /// Finds the holders of `name`. Fails if the lock cannot be released by force.
     pub(crate) async fn find(client: &Client, name: &str) -> Result<Self, Exit> {
-        let found = client.inspect(name).await?;
-        let is_left_over = found.as_ref().is_some_and(|found| found.is_left_over);
-        let Some(found) = found.filter(|found| !found.holders.is_empty()) else {
-            let remedy = if is_left_over { "delete its key" } else { "nothing to do" };
-            let text = format!("unlock `{name}`: nobody holds it; {remedy}");
-            return Err(Exit::new(ABSENT, text));
-        };
+        let free =
+            |remedy| Exit::new(ABSENT, format!("unlock `{name}`: nobody holds it; {remedy}"));
+        let found = client.inspect(name).await?.ok_or_else(|| free("nothing to do"))?;
         let lock = match found.kind {
             ObjectKind::Lock => client.lock(name)?,
             ObjectKind::FairLock => client.fair_lock(name)?,
             ObjectKind::ReadLock => client.read_write_lock(name)?.read(),
             ObjectKind::WriteLock => client.read_write_lock(name)?.write(),
             kind => {
-                let remedy = "only locks of any kind are released by force";
+                let remedy = "only locks are released by force; see docs/guide/runbook.md";
                 return Err(Exit::new(
                     DATA,
                     format!("unlock `{name}`: its kind is {kind}; {remedy}"),
                 ));
             }
         };
+        if found.holders.is_empty() {
+            let is_left_over = found.is_left_over;
+            return Err(free(if is_left_over { "delete its key" } else { "nothing to do" }));
+        }
         Ok(Self { found, lock })
     }
 
