@@ -54,10 +54,14 @@ pub(crate) async fn report_outages(client: &Client) -> Infallible {
         let health = client.health().await;
         if health.commands_up != was_up {
             was_up = health.commands_up;
-            match health.obstacle.filter(|_| !was_up) {
-                Some(obstacle) => say(&format!("reach server: {obstacle}; still waiting")),
-                None => say("reach server: it replies again"),
-            }
+            let a_node = || "a node of the cluster does not reply".into();
+            say(&match was_up {
+                true => "reach server: it replies again".into(),
+                false => {
+                    let cause = health.obstacle.unwrap_or_else(a_node);
+                    format!("reach server: {cause}; still waiting")
+                }
+            });
         }
     }
 }
