@@ -386,7 +386,7 @@ pub(crate) struct Waiting {
     #[arg(short = 'n', long = "nonblock", alias = "nb", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
 
-    /// Waits at most this long: seconds such as 1.5, or a duration such as 500ms, 30s, 5m, 1h
+    /// Waits at most this long: seconds such as 1.5, or a duration such as 500ms, 30s, 5m, 1h, 7d
     #[arg(short, long, alias = "timeout", value_name = "SEC", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 
@@ -440,8 +440,9 @@ fn duration(text: &str) -> Result<Duration, String> {
         "ms" => 0.001,
         "" | "s" => 1.0,
         "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("use seconds, or a unit: ms, s, m, h".into()),
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return Err("use a number with one unit: ms, s, m, h or d; or seconds".into()),
     };
     let number: f64 = number.parse().map_err(|_| "use a number such as 1.5 or 30s".to_owned())?;
     let time = Duration::try_from_secs_f64(number * seconds).ok();
@@ -478,12 +479,17 @@ mod tests {
 
     #[test]
     fn duration_is_read_with_and_without_a_unit() {
-        for (text, millis) in
-            [("0", 0), ("1.5", 1_500), ("20ms", 20), ("2m", 120_000), ("1h", 3_600_000)]
-        {
+        for (text, millis) in [
+            ("0", 0),
+            ("1.5", 1_500),
+            ("20ms", 20),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("7d", 604_800_000),
+        ] {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for wrong in ["", "s", "1d", "1.2.3", "-1", "1e3", "4000000000000000h"] {
+        for wrong in ["", "s", "1w", "1h30m", "1.2.3", "-1", "1e3", "4000000000000000h"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

@@ -23,13 +23,9 @@ pub(crate) struct Forcible {
 impl Forcible {
     /// Finds the holders of `name`. Fails if the lock cannot be released by force.
     pub(crate) async fn find(client: &Client, name: &str) -> Result<Self, Exit> {
-        let found = client.inspect(name).await?;
-        let is_left_over = found.as_ref().is_some_and(|found| found.is_left_over);
-        let Some(found) = found.filter(|found| !found.holders.is_empty()) else {
-            let remedy = if is_left_over { "delete its key" } else { "nothing was released" };
-            let text = format!("unlock `{name}`: the lock is free; {remedy}");
-            return Err(Exit::new(ABSENT, text));
-        };
+        let free =
+            |remedy| Exit::new(ABSENT, format!("unlock `{name}`: the lock is free; {remedy}"));
+        let found = client.inspect(name).await?.ok_or_else(|| free("nothing was released"))?;
         let locks = match found.kind {
             ObjectKind::Lock => vec![client.lock(name)?],
             ObjectKind::FairLock => vec![client.fair_lock(name)?],
@@ -38,13 +34,17 @@ impl Forcible {
                 vec![sides.read(), sides.write()]
             }
             kind => {
-                let remedy = "only a lock can be released by force";
+                let remedy = "only a lock can be released by force; see docs/guide/runbook.md";
                 return Err(Exit::new(
                     DATA,
                     format!("unlock `{name}`: the object is of the kind {kind}; {remedy}"),
                 ));
             }
         };
+        if found.holders.is_empty() {
+            let is_left_over = found.is_left_over;
+            return Err(free(if is_left_over { "delete its key" } else { "nothing was released" }));
+        }
         Ok(Self { found, locks })
     }
 

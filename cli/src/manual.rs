@@ -1,6 +1,6 @@
 //! `leasehold completions` and `leasehold man`.
 
-use std::{io, path::Path};
+use std::{fs, io, path::Path};
 
 use clap::CommandFactory;
 
@@ -17,7 +17,7 @@ pub(crate) fn completions(completions: &Completions) -> Result<u8, Exit> {
     Ok(0)
 }
 
-/// Writes `leasehold.1`, and a page for each subcommand.
+/// Writes `leasehold.1`, and a page for each subcommand. Creates the folder if it is missing.
 pub(crate) fn man(man: &Man) -> Result<u8, Exit> {
     let written = write(&man.folder);
     written.map_err(|error| Exit::os("write", &man.folder.display().to_string(), &error))?;
@@ -25,5 +25,6 @@ pub(crate) fn man(man: &Man) -> Result<u8, Exit> {
 }
 
 fn write(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
     clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), folder)
 }

@@ -16,7 +16,7 @@ use crate::{
     force::{Forcible, QUESTION},
     inspect::write,
     run::{
-        farewell,
+        VERSION, farewell,
         hold::{self, Hold},
     },
     server,
@@ -32,7 +32,9 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(50);
 pub(crate) async fn lock(server: &Server, lock: &Lock) -> Result<u8, Exit> {
     // Without this, a signal could leave a hold whose token was not printed.
     let mut signals = Signals::catch(true)?;
-    let client = server::connect_or_end(server, Client::builder(), &mut signals).await?;
+    // A client that publishes nothing about itself does not read the client info of a holder.
+    let settings = Client::builder().application("leasehold lock", VERSION);
+    let client = server::connect_or_end(server, settings, &mut signals).await?;
     let wanted = hold::of_side(&client, &lock.name, &lock.side)?.lease(lock.ttl);
     let acquired = tokio::select! {
         acquired = acquire(&client, lock, &wanted) => acquired.map_err(Exit::from),
@@ -40,13 +42,14 @@ pub(crate) async fn lock(server: &Server, lock: &Lock) -> Result<u8, Exit> {
             let operation = format!("acquire `{}`", lock.name);
             Err(signals::ended_by(signal, &operation, "it is not held"))
         }
+        never = server::report_outages(&client) => match never {},
     };
     let failed = match acquired {
         Ok(Some(hold)) => match hand_out(lock, hold).await {
             Ok(()) => return Ok(0),
             Err(exit) => Err(exit),
         },
-        Ok(None) => hold::is_held(&wanted, &lock.waiting).await,
+        Ok(None) => hold::is_held(&client, &wanted, &lock.waiting).await,
         Err(exit) => Err(exit),
     };
     farewell(&client).await;
@@ -194,15 +197,28 @@ fn is_confirmed(held: &Forcible) -> Result<bool, Exit> {
 
 pub(crate) async fn wait(server: &Server, wait: &Wait) -> Result<u8, Exit> {
     let client = server::connect(server).await?;
+    tokio::select! {
+        ended = until_free(&client, wait) => ended,
+        never = server::report_outages(&client) => match never {},
+    }
+}
+
+async fn until_free(client: &Client, wait: &Wait) -> Result<u8, Exit> {
     let until = wait.waiting.timeout().map(|timeout| Instant::now() + timeout);
     loop {
-        let found = client.inspect(&wait.name).await?;
-        // A claim whose lease has ended stays in Redis until the next claim.
-        let mut holders = found.iter().flat_map(|found| &found.holders);
-        let Some(holder) = holders.find(|it| it.remaining() != Some(Duration::ZERO)) else {
-            return Ok(0);
+        let holder = match client.inspect(&wait.name).await {
+            Ok(found) => {
+                // A claim whose lease has ended stays in Redis until the next claim.
+                let mut holders = found.into_iter().flat_map(|found| found.holders);
+                let holds = |it: &Holder| it.remaining() != Some(Duration::ZERO);
+                let Some(holder) = holders.find(holds) else { return Ok(0) };
+                Ok(holder)
+            }
+            Err(error) if error.is_transient() => Err(error),
+            Err(error) => return Err(error.into()),
         };
-        let rests = sleep(holder.remaining().map_or(LOOK, |left| left.clamp(SHORTEST_LOOK, LOOK)));
+        let left = holder.as_ref().ok().and_then(Holder::remaining);
+        let rests = sleep(left.map_or(LOOK, |left| left.clamp(SHORTEST_LOOK, LOOK)));
         let is_over = match until {
             Some(until) => timeout_at(until, rests).await.is_err(),
             None => {
@@ -211,7 +227,8 @@ pub(crate) async fn wait(server: &Server, wait: &Wait) -> Result<u8, Exit> {
             }
         };
         if is_over {
-            say(&format!("wait for `{}`: held by {holder}; wait longer with -w", wait.name));
+            let (name, holder) = (&wait.name, holder?);
+            say(&format!("wait for `{name}`: held by {holder}; wait longer with -w"));
             return Ok(wait.waiting.conflict_exit_code);
         }
     }

@@ -1,25 +1,35 @@
 //! Finds the server, and connects to it.
 
 use std::{
+    convert::Infallible,
     env::{self, VarError},
     fs, io,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
-use leasehold::{Client, ClientBuilder};
+use leasehold::{Client, ClientBuilder, Error};
+use tokio::time::sleep;
 
 use crate::{
     args::Server,
-    exit::{Exit, UNAVAILABLE, USAGE},
+    exit::{Exit, USAGE, say},
     signals::{self, Signals},
 };
+
+/// How often a waiting process checks whether Redis replies.
+const LOOK: Duration = Duration::from_secs(5);
 
 pub(crate) async fn connect(server: &Server) -> Result<Client, Exit> {
     connect_with(server, Client::builder()).await
 }
 
 async fn connect_with(server: &Server, settings: ClientBuilder) -> Result<Client, Exit> {
-    Ok(settings.connect(&url(server)?).await?)
+    let Url { text, source } = url(server)?;
+    settings.connect(&text).await.map_err(|error| match error {
+        Error::Url(reason) => Exit::new(USAGE, format!("read `{source}`: invalid URL: {reason}")),
+        error => error.into(),
+    })
 }
 
 /// Connects with these settings, unless a signal ends this process before.
@@ -36,8 +46,42 @@ pub(crate) async fn connect_or_end(
     }
 }
 
+/// Reports when the connection to Redis is lost and when it is restored, for a process that waits
+/// without an end.
+pub(crate) async fn report_outages(client: &Client) -> Infallible {
+    let mut was_up = true;
+    loop {
+        sleep(LOOK).await;
+        let health = client.health().await;
+        if health.commands_up != was_up {
+            was_up = health.commands_up;
+            let a_node = || "a node of the cluster does not reply".into();
+            say(&match was_up {
+                true => "reach server: it replies again".into(),
+                false => {
+                    let cause = health.obstacle.unwrap_or_else(a_node);
+                    format!("reach server: {cause}; still waiting")
+                }
+            });
+        }
+    }
+}
+
+/// A URL, and where it was found.
+struct Url {
+    text: String,
+    source: String,
+}
+
+impl Url {
+    fn read(path: &Path) -> io::Result<Self> {
+        let text = fs::read_to_string(path)?.trim().to_owned();
+        Ok(Self { text, source: path.display().to_string() })
+    }
+}
+
 /// Finds the URL: on the command line, in the environment, or in a file of the user or the machine.
-fn url(server: &Server) -> Result<String, Exit> {
+fn url(server: &Server) -> Result<Url, Exit> {
     if let Some(url) = &server.url {
         return match has_password(url) {
             true => Err(Exit::new(
@@ -45,14 +89,14 @@ fn url(server: &Server) -> Result<String, Exit> {
                 "read `--url`: every user of this machine can read a password on a command line; \
                  use REDIS_URL or --url-file",
             )),
-            false => Ok(url.clone()),
+            false => Ok(Url { text: url.clone(), source: "--url".into() }),
         };
     }
     if let Some(path) = &server.url_file {
-        return read(path.clone()).map_err(|error| unreadable(path.clone(), &error));
+        return Url::read(path).map_err(|error| unreadable(path, &error));
     }
     match env::var("REDIS_URL") {
-        Ok(url) => return Ok(url),
+        Ok(text) => return Ok(Url { text, source: "$REDIS_URL".into() }),
         Err(VarError::NotUnicode(_)) => {
             return Err(Exit::new(
                 USAGE,
@@ -62,9 +106,9 @@ fn url(server: &Server) -> Result<String, Exit> {
         Err(VarError::NotPresent) => {}
     }
     for path in files() {
-        match read(path.clone()) {
+        match Url::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            read => return read.map_err(|error| unreadable(path, &error)),
+            read => return read.map_err(|error| unreadable(&path, &error)),
         }
     }
     Err(Exit::new(USAGE, "find server: no URL is given; set REDIS_URL, or use --url-file"))
@@ -79,13 +123,9 @@ fn files() -> impl Iterator<Item = PathBuf> {
     folders.map(|folder| folder.join("leasehold/url"))
 }
 
-fn read(path: PathBuf) -> io::Result<String> {
-    Ok(fs::read_to_string(path)?.trim().to_owned())
-}
-
-fn unreadable(path: PathBuf, error: &io::Error) -> Exit {
+fn unreadable(path: &Path, error: &io::Error) -> Exit {
     let path = path.display();
-    Exit::new(UNAVAILABLE, format!("read `{path}`: {error}; check its owner and its mode"))
+    Exit::new(USAGE, format!("read `{path}`: {error}; check its path, its owner and its mode"))
 }
 
 /// Returns whether `url` may contain a password: before an `@`, or in an option such as

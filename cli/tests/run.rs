@@ -102,7 +102,7 @@ fn run_returns_64_without_a_redis_url() {
 }
 
 #[test]
-fn empty_or_unreadable_variable_is_no_other_server() {
+fn run_reads_no_file_of_the_folder_if_home_is_empty() {
     use std::os::unix::ffi::OsStrExt;
     let redis = Redis::start();
     for folder in ["leasehold", ".config/leasehold"] {
@@ -122,6 +122,31 @@ fn empty_or_unreadable_variable_is_no_other_server() {
         assert_eq!(ended.code, 64, "{}", ended.err);
         assert!(ended.err.contains(cause), "{}", ended.err);
     }
+}
+
+#[test]
+fn error_of_a_wrong_url_names_its_source() {
+    let config = std::env::temp_dir().join(format!("leasehold-url-{}", std::process::id()));
+    let file = config.join("leasehold/url");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    for (variable, text, source) in [
+        (Some(""), "", "$REDIS_URL"),
+        (Some("redis://host/?foo=bar"), "", "$REDIS_URL"),
+        (None, "", file.to_str().unwrap()),
+        (None, "REDIS_URL=redis://host/", file.to_str().unwrap()),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let mut run = command(&["run", "door", "true"]);
+        run.env("XDG_CONFIG_HOME", &config).envs(variable.map(|url| ("REDIS_URL", url)));
+        let ended = Process::of(run).ended();
+        assert_eq!(ended.code, 64, "{}", ended.err);
+        let names_it = ended.err.starts_with(&format!("leasehold: read `{source}`: invalid URL: "));
+        assert!(names_it && !ended.err.contains("ClientBuilder"), "{}", ended.err);
+    }
+    std::fs::remove_dir_all(&config).unwrap();
+    let missing = ["run", "--url-file", file.to_str().unwrap(), "door", "true"];
+    let ended = Process::of(command(&missing)).ended();
+    assert!(ended.code == 64 && ended.err.contains("check its path"), "{}", ended.err);
 }
 
 #[test]
@@ -160,6 +185,10 @@ fn run_returns_75_or_the_chosen_code_when_the_lock_is_held() {
             ended.err
         );
     }
+    // A user may take a hash of another program for a lock.
+    redis.command(&["HSET", "settings", "color", "red"]);
+    let ended = leasehold(&redis, &["run", "-n", "settings", "true"]).ended();
+    assert!(ended.code == 75 && ended.err.contains("another program"), "{}", ended.err);
     let ended = shell(&redis, &["-n", "--busy-ok"], "echo never").ended();
     assert_eq!((ended.code, ended.out.as_str(), ended.err.as_str()), (0, "", ""));
 }
@@ -182,6 +211,8 @@ fn run_names_the_holders_process_and_reason_when_lock_is_held() {
         "{}",
         ended.err
     );
+    let busy = leasehold(&redis, &["lock", "-n", "--ttl", "1s", "door"]).ended();
+    assert!(busy.code == 75 && busy.err.contains(&pid), "{}", busy.err);
     let listed = leasehold(&redis, &["ls"]).ended().out;
     assert!(listed.contains(&pid) && listed.contains(", reason \"nightly close\", "), "{listed}");
     holder.write("\n");
@@ -222,6 +253,29 @@ fn waiting_command_ends_by_a_signal_and_leaves_the_queue() {
         assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{}", ended.err);
         assert_eq!(redis.command(&["EXISTS", queue]).number(), 0);
     }
+}
+
+#[test]
+fn waiting_command_reports_an_outage() {
+    let redis = Redis::start();
+    let holder = shell(&redis, &["--ttl", "60s"], "echo ready; read line");
+    holder.wait_for("ready");
+    let waiting = [shell(&redis, &[], "echo mine"), shell(&redis, &[], "echo mine")];
+    let queue = "leasehold_lock__queue:{door}";
+    eventually("both wait", SOON, || redis.command(&["ZCARD", queue]).number() == 2);
+    redis.pause();
+    waiting.iter().for_each(|it| it.wait_for_error("; still waiting\n"));
+    let [one, other] = waiting;
+    one.signal(Signal::TERM);
+    let ended = one.ended();
+    let last = ended.err.lines().rev().nth(1).unwrap_or_default();
+    assert!(ended.code == 143 && last.contains("confirm that nothing is held"), "{}", ended.err);
+    redis.resume();
+    other.wait_for_error("leasehold: reach server: it replies again\n");
+    holder.write("\n");
+    other.wait_for("mine");
+    let ended = other.ended();
+    assert_eq!((ended.code, ended.err.lines().count()), (0, 2), "{}", ended.err);
 }
 
 #[test]
@@ -313,12 +367,16 @@ fn run_returns_the_exit_code_even_if_sigchld_is_ignored() {
 #[test]
 fn lost_lock_ends_the_command_and_returns_76() {
     let redis = Redis::start();
-    let process = shell(&redis, &["--ttl", "1s"], "echo ready; while :; do sleep 0.02; done");
+    let text = "trap 'echo term >&2; exit' TERM; echo ready; while :; do sleep 0.02; done";
+    let process = shell(&redis, &["--ttl", "1s"], text);
     process.wait_for("ready");
     redis.command(&["DEL", "door"]);
     let ended = process.ended();
     assert_eq!(ended.code, 76);
-    assert!(ended.err.starts_with("leasehold: run `door`: lock lost: "), "{}", ended.err);
+    let (before, after) = ended.err.split_once("\nterm\n").expect("the command got TERM");
+    assert!(before.starts_with("leasehold: run `door`: lock lost: "), "{before}");
+    assert!(before.contains("; the command gets TERM"), "{before}");
+    assert!(after.ends_with("; check the result of the command\n"), "{after}");
 }
 
 #[test]
@@ -461,7 +519,8 @@ fn shared_commands_run_together_and_exclude_the_exclusive_one() {
     let reader = shell(&redis, &["-s"], "echo ready; read line");
     reader.wait_for("ready");
     assert_eq!(shell(&redis, &["-s", "-n"], "true").ended().code, 0);
-    assert_eq!(shell(&redis, &["-x", "-n"], "true").ended().code, 75);
+    let busy = shell(&redis, &["-x", "-n"], "true").ended();
+    assert!(busy.code == 75 && busy.err.contains("held by "), "{}", busy.err);
     // A command with a plain lock of this name does not run either.
     assert_ne!(shell(&redis, &["-n"], "true").ended().code, 0);
     reader.write("\n");
@@ -484,6 +543,23 @@ fn as_many_commands_run_as_there_are_permits() {
     holders.iter().for_each(|it| it.write("\n"));
     assert!(holders.into_iter().all(|it| it.ended().code == 0));
     assert_eq!(redis.command(&["GET", "door"]).text(), "2");
+}
+
+#[test]
+fn waiting_command_sets_the_permits_again_when_redis_loses_them() {
+    let redis = Redis::start();
+    let words = &["--permits", "1", "--ttl", "1s"];
+    let holder = shell(&redis, words, "echo ready; while :; do sleep 0.02; done");
+    holder.wait_for("ready");
+    let waiting = shell(&redis, words, "echo mine");
+    let channel = "redisson_sc:{door}";
+    eventually("it waits", SOON, || {
+        redis.command(&["PUBSUB", "CHANNELS", channel]).list().len() == 1
+    });
+    redis.command(&["FLUSHALL"]);
+    assert_eq!(holder.ended().code, 76);
+    waiting.wait_for("mine");
+    assert_eq!(waiting.ended().code, 0);
 }
 
 #[test]

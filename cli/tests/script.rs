@@ -129,7 +129,7 @@ fn forced_release_requires_the_yes_option_and_wakes_a_waiter() {
     assert_eq!(leasehold(&redis, &["unlock", "--force", "--yes", "door"]).ended().code, 1);
 
     redis.command(&["SET", "visits", "7"]);
-    assert_eq!(leasehold(&redis, &["unlock", "--force", "--yes", "visits"]).ended().code, 1);
+    assert_eq!(leasehold(&redis, &["unlock", "--force", "--yes", "visits"]).ended().code, 65);
     assert_eq!(redis.command(&["GET", "visits"]).text(), "7");
 }
 
@@ -200,6 +200,12 @@ fn forced_release_of_permits_returns_65() {
     let ended = leasehold(&redis, &["unlock", "--force", "--yes", "pool"]).ended();
     assert_eq!(ended.code, 65);
     assert!(ended.err.contains("the object is of the kind expirable semaphore"), "{}", ended.err);
+    assert!(ended.err.contains("see docs/guide/runbook.md"), "{}", ended.err);
+
+    // A hash of another program is no lock either.
+    redis.command(&["HSET", "settings", "color", "red"]);
+    let ended = leasehold(&redis, &["unlock", "--force", "--yes", "settings"]).ended();
+    assert!(ended.code == 65 && ended.err.contains("of the kind map"), "{}", ended.err);
 }
 
 #[test]
@@ -264,16 +270,12 @@ fn user_of_the_guide_releases_every_kind_of_lock_by_force() {
     const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
     let redis = Redis::start();
     let guide = acl_rules_in(include_str!("../../docs/guide/acl.md"), "leasehold");
-    let shows = acl_rules_in(include_str!("../../docs/guide/command.md"), "ops").swap_remove(0);
-    let is_wanted = |rules: &&Vec<&str>| {
-        ["~app:*", "~{app:*", "~redisson_lock_queue:{app:*", "~leasehold_audit__forced"]
-            .iter()
-            .any(|key| rules.contains(key))
-    };
-    let resets = |rule: &&str| rule.starts_with(['>', 'r', 'o']) || *rule == "-@all";
-    let locks: Vec<_> = guide.iter().filter(is_wanted).flatten().copied().collect();
-    let locks: Vec<_> = locks.into_iter().filter(|rule| !resets(rule)).collect();
-    let url = redis.user("operator", &[&shows[..], &locks].concat());
+    let keys = ["~app:*", "~{app:*", "~redisson_lock_queue:{app:*", "~leasehold_audit__forced"];
+    let rules = keys.iter().chain(&["%R~*{app:*"]).flat_map(|key| {
+        let rules = guide.iter().find(|rules| rules.contains(key));
+        rules.unwrap_or_else(|| panic!("no rule for {key}"))
+    });
+    let url = redis.user("operator", &rules.copied().collect::<Vec<_>>());
     let writer = format!("{OWNER}:write");
     let reader = format!("{{app:read}}:{OWNER}:rwlock_timeout:1");
     for words in [
@@ -293,6 +295,12 @@ fn user_of_the_guide_releases_every_kind_of_lock_by_force() {
         let ended = Process::of(unlock).ended();
         assert_eq!(ended.code, 0, "{}", ended.err);
         assert_eq!(redis.command(&["EXISTS", &name]).number(), 0, "{name}");
+        for words in [&["wait", "-n", &name][..], &["ls", &name]] {
+            let mut reads = command(words);
+            reads.env("REDIS_URL", &url);
+            let ended = Process::of(reads).ended();
+            assert_eq!(ended.code, 0, "{}", ended.err);
+        }
     }
 }
 
@@ -385,6 +393,20 @@ fn wait_command_ends_when_the_lock_is_free() {
     assert_eq!(leasehold(&redis, &["unlock", "door", &token]).ended().code, 0);
     assert_eq!(waiting.ended().code, 0);
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
+
+#[test]
+fn wait_command_continues_after_an_outage() {
+    let redis = Redis::start();
+    lock(&redis, &["--ttl", "10m"]);
+    let waiting = leasehold(&redis, &["wait", "door"]);
+    eventually("it reads", SOON, || redis.calls().of("type") > 0);
+    redis.pause();
+    waiting.wait_for_error("; still waiting\n");
+    redis.resume();
+    waiting.wait_for_error("it replies again\n");
+    redis.command(&["DEL", "door"]);
+    assert_eq!(waiting.ended().code, 0);
 }
 
 #[test]

@@ -79,7 +79,6 @@ fn top_releases_by_force_after_a_yes() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     let (terminal, _) = top(&redis, "");
-    terminal.write("\x1b[B");
     std::thread::sleep(ms(300));
     terminal.write("f");
     std::thread::sleep(ms(1_000));
@@ -88,7 +87,7 @@ fn top_releases_by_force_after_a_yes() {
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1, "it was not confirmed");
     // If the `y` comes before the question, it has no effect, and this asks again.
     eventually("it is released", SOON, || {
-        terminal.write("\x1b[Bf");
+        terminal.write("f");
         std::thread::sleep(ms(1_000));
         terminal.write("y");
         std::thread::sleep(ms(300));

@@ -47,6 +47,7 @@ pub(crate) async fn elect(server: &Server, elect: &Elect) -> Result<u8, Exit> {
             let operation = format!("campaign in `{}`", elect.name);
             Err(signals::ended_by(signal, &operation, "this candidate did not lead"))
         }
+        never = server::report_outages(&client) => match never {},
     };
     let result = match led {
         Ok(leadership) => {

@@ -1,17 +1,24 @@
 //! The hold of `run`: a lock of some kind, a permit, or the leadership of an election.
 
-use std::{future::Future, pin::Pin, time::Duration};
+use std::{convert::Infallible, future::Future, pin::Pin, time::Duration};
 
 use leasehold::{
-    Client, Error, ExpirablePermits, ExpirableSemaphore, Fenced, Guard, Leadership, Lock,
-    LockGuard, LostReason, Owner, Release,
+    Client, Error, ExpirablePermits, ExpirableSemaphore, Fenced, Guard, Holder, Leadership, Lock,
+    LockGuard, LostReason, Name, Owner, Release,
 };
+use tokio::time::sleep;
+use uuid::Uuid;
 
 use super::period;
 use crate::{
     args::{Run, Side, Waiting},
     exit::{DATA, Exit, say},
 };
+
+/// How often a waiter sets the number of permits, in case Redis has lost its data.
+const SET_AGAIN: Duration = Duration::from_secs(5);
+
+const RETRY: &str = "retry later, or wait longer with -w";
 
 #[derive(Debug)]
 pub(crate) enum Hold {
@@ -109,7 +116,10 @@ pub(super) async fn acquire(client: &Client, run: &Run) -> Result<Acquired, Exit
         if let Some(reason) = &run.reason {
             semaphore = semaphore.reason(reason);
         }
-        let permit = permit(&semaphore, waiting).await?;
+        let permit = tokio::select! {
+            permit = permit(&semaphore, waiting) => permit?,
+            failed = keep_number(&semaphore, number) => match failed? {},
+        };
         Ok(permit.map_or(Acquired::Busy, |permit| Acquired::Hold(Hold::Permit(permit))))
     } else if run.fenced {
         let fenced = because(client.fenced_lock(name)?, run);
@@ -167,18 +177,43 @@ pub(crate) async fn busy(client: &Client, run: &Run) -> Result<u8, Exit> {
             ));
             Ok(run.waiting.conflict_exit_code)
         }
-        None => is_held(&lock_of(client, run)?, &run.waiting).await,
+        None => is_held(client, &lock_of(client, run)?, &run.waiting).await,
     }
 }
 
 /// Reports the holder of `lock`.
-pub(crate) async fn is_held(lock: &Lock, waiting: &Waiting) -> Result<u8, Exit> {
-    let holder = lock.holder().await?;
-    let cause = holder
-        .map_or_else(|| "another client held it".into(), |holder| format!("held by {holder}"));
+pub(crate) async fn is_held(client: &Client, lock: &Lock, waiting: &Waiting) -> Result<u8, Exit> {
     let name = lock.name();
-    say(&format!("acquire `{name}`: {cause}; retry later, or wait longer with -w"));
+    let holder = match lock.holder().await? {
+        None => reader(client, name).await?,
+        holder => holder,
+    };
+    let (cause, remedy) = match holder {
+        None => ("another client held it".into(), RETRY),
+        Some(holder) if is_of_a_lock(holder.owner()) => (format!("held by {holder}"), RETRY),
+        Some(holder) => (
+            format!("held by {holder}, but this is not the owner of a lock"),
+            "choose another name if the key belongs to another program",
+        ),
+    };
+    say(&format!("acquire `{name}`: {cause}; {remedy}"));
     Ok(waiting.conflict_exit_code)
+}
+
+/// Returns a reader of `name`. The write side of a lock knows only its writer.
+async fn reader(client: &Client, name: &Name) -> Result<Option<Holder>, Exit> {
+    match client.inspect(name).await {
+        Ok(found) => Ok(found.and_then(|found| found.holders.into_iter().next())),
+        // The user needs this permission only for the text.
+        Err(Error::Forbidden { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns whether `owner` has the form `UUID:NUMBER`, which all clients use.
+fn is_of_a_lock(owner: &Owner) -> bool {
+    let client = owner.as_str().split_once(':').map(|(client, _)| client);
+    client.is_some_and(|client| Uuid::parse_str(client).is_ok())
 }
 
 /// Returns the lock `name`, or a side of a read-write lock.
@@ -235,5 +270,17 @@ async fn semaphore(client: &Client, name: &str, number: u32) -> Result<Expirable
                  number in all calls"
             ),
         )),
+    }
+}
+
+/// Sets the number of permits again if Redis has lost it. Otherwise all commands would wait for
+/// ever. Returns only a failure that a retry cannot help.
+async fn keep_number(semaphore: &ExpirableSemaphore, number: u32) -> Result<Infallible, Error> {
+    loop {
+        sleep(SET_AGAIN).await;
+        match semaphore.set_if_absent(number).await {
+            Err(error) if !error.is_transient() => return Err(error),
+            _ => {}
+        }
     }
 }

@@ -45,7 +45,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// The application name that other clients and `show` display for this process.
 const PUBLISHED: &str = "leasehold run";
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 
@@ -104,6 +104,7 @@ pub(crate) async fn run(server: &Server, run: &Run) -> Result<u8, Exit> {
             let operation = format!("acquire `{}`", run.name);
             Err(signals::ended_by(signal, &operation, "the command was not started"))
         }
+        never = server::report_outages(&client) => match never {},
     };
     let result = match acquired {
         Ok(Acquired::Hold(hold)) => {
@@ -143,7 +144,10 @@ async fn release(
 pub(crate) async fn farewell(client: &Client) {
     let shutdown = client.shutdown(FAREWELL).await;
     if shutdown.pending > 0 {
-        say("release: Redis did not reply in time; if still held, the lock expires with its lease");
+        say(
+            "leave server: Redis did not confirm in time that nothing is held; a hold expires with \
+             its lease",
+        );
     }
 }
 
@@ -210,8 +214,8 @@ async fn attend(
             command.allow(left);
         }
         if stopped.is_none() && left.is_some_and(|left| left <= grace) {
-            stopped = Some("its lease was about to end, and no renewal succeeded".to_owned());
-            command.terminate();
+            let reason = "its lease was about to end, and no renewal succeeded";
+            stopped = Some(stop(job, command, reason));
             kill_at = Some(Instant::now() + grace);
         }
         let look_again = left.unwrap_or_default().saturating_sub(grace).min(job.ttl / 10);
@@ -228,8 +232,8 @@ async fn attend(
             reason = &mut lost, if stopped.is_none() => {
                 // If the lease has expired, there is no grace period.
                 let grace = if reason == LostReason::NotOwned { grace } else { Duration::ZERO };
-                command.terminate();
-                (stopped, kill_at) = (Some(reason.to_string()), Some(Instant::now() + grace));
+                stopped = Some(stop(job, command, &reason.to_string()));
+                kill_at = Some(Instant::now() + grace);
             }
             () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
                 command.kill();
@@ -247,6 +251,13 @@ async fn attend(
             () = sleep(look_again.max(Duration::from_millis(1))), if stopped.is_none() => {}
         }
     }
+}
+
+/// Reports why the command is stopped, and sends TERM to it. Returns the reason.
+fn stop(job: &Job, command: &Command, reason: &str) -> String {
+    say(&format!("run `{}`: lock lost: {reason}; the command gets TERM", job.name));
+    command.terminate();
+    reason.to_owned()
 }
 
 /// Returns the exit code that a shell has for this end of a command.

@@ -107,8 +107,8 @@ impl View {
             KeyCode::Char('s') => self.next_order(),
             KeyCode::Char('r') => self.is_reversed = !self.is_reversed,
             KeyCode::Char('/') => self.is_typing = true,
-            KeyCode::Char('f') => return self.selected.clone().map(Act::Ask),
-            KeyCode::Enter => return self.selected.clone().map(Act::Show),
+            KeyCode::Char('f') => return self.chosen(sample).map(Act::Ask),
+            KeyCode::Enter => return self.chosen(sample).map(Act::Show),
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Up | KeyCode::Char('k') => self.select(sample, |at| at.saturating_sub(1)),
             KeyCode::Down | KeyCode::Char('j') => self.select(sample, |at| at + 1),
@@ -139,17 +139,24 @@ impl View {
         self.order = Order::ALL[(at + 1) % Order::ALL.len()];
     }
 
-    /// Selects another row. If no row is selected, selects the first one.
+    /// Returns the name of the selected row, even if the row has meanwhile disappeared.
+    fn chosen(&self, sample: &Sample) -> Option<Name> {
+        let first = || self.rows(sample).first().map(|row| row.name.clone());
+        self.selected.clone().or_else(first)
+    }
+
+    /// Selects another row. If the selected row has disappeared, selects the first one.
     fn select(&mut self, sample: &Sample, to: impl FnOnce(usize) -> usize) {
         let rows = self.rows(sample);
         let at = self.at(&rows).map_or(0, to).min(rows.len().saturating_sub(1));
         self.selected = rows.get(at).map(|row| row.name.clone());
     }
 
-    /// Returns the index of the selected row. A row stays selected when it moves.
+    /// Returns the index of the selected row. A row stays selected when it moves. Until the user
+    /// selects one, the first row is selected.
     pub(super) fn at(&self, rows: &[&Row]) -> Option<usize> {
-        let selected = self.selected.as_ref()?;
-        rows.iter().position(|row| row.name == *selected)
+        let is_selected = |row: &&Row| self.selected.as_ref().is_none_or(|it| *it == row.name);
+        rows.iter().position(is_selected)
     }
 }
 
@@ -222,8 +229,10 @@ mod tests {
     #[test]
     fn only_the_y_key_confirms_a_forced_release() {
         let mut view = View::default();
-        assert_eq!(press(&mut view, "f"), None, "nothing is selected");
-        assert_eq!(press(&mut view, "↓↓f"), Some(Act::Ask(Name::new("c").unwrap())));
+        let ask = |name: &str| Some(Act::Ask(Name::new(name).unwrap()));
+        assert_eq!(press(&mut view, "f"), ask("b"), "the first row is selected");
+        assert_eq!(press(&mut view, "\n"), Some(Act::Show(Name::new("b").unwrap())));
+        assert_eq!(press(&mut view, "↓f"), ask("c"));
         for (key, act) in [("y", Some(Act::Force)), ("\n", None), ("q", None), ("Y", None)] {
             assert!(view.ask("c: lock".into()));
             assert!(!view.ask("b: lock".into()), "the key is for the first question");
@@ -239,9 +248,10 @@ mod tests {
     #[test]
     fn selection_stays_on_its_row_when_the_rows_move() {
         let mut view = View::default();
-        press(&mut view, "↓");
         assert_eq!(view.at(&view.rows(&sample())), Some(0));
+        press(&mut view, "↓");
+        assert_eq!(view.at(&view.rows(&sample())), Some(1));
         press(&mut view, "ssss");
-        assert_eq!(view.at(&view.rows(&sample())), Some(1), "`b` is the second by name");
+        assert_eq!(view.at(&view.rows(&sample())), Some(2), "`c` is the last by name");
     }
 }

@@ -133,6 +133,12 @@ impl Process {
         found.expect("it was found")
     }
 
+    /// Waits until it has written this text to stderr.
+    #[track_caller]
+    pub(crate) fn wait_for_error(&self, text: &str) {
+        eventually(text, SOON, || self.err.lock().unwrap().contains(text));
+    }
+
     pub(crate) fn write(&self, text: &str) {
         let mut input = self.input.lock().unwrap();
         input.as_mut().expect("it is open").write_all(text.as_bytes()).expect("it reads");

@@ -194,8 +194,7 @@ fn check(url: &str) -> Result<(), Error> {
         && behind.contains('@')
     {
         return Err(wrong(
-            "the characters `/` and `?` are not allowed before `@`; in a password write %2F and \
-             %3F, or set the password by ClientBuilder",
+            "the characters `/` and `?` are not allowed before `@`; in a password write %2F and %3F",
         ));
     }
     Ok(())
@@ -341,7 +340,7 @@ fn at(place: Place, parts: &Url, number: &str) -> Result<Target, Error> {
 fn tcp(parts: &Url, tls: bool) -> Result<Target, Error> {
     let address = address(parts, DEFAULT_PORT, tls)?;
     if let Some((option, _)) = parts.query_pairs().next() {
-        return Err(unknown_option(&option, "set options by ClientBuilder"));
+        return Err(unknown_option(&option, "remove it; a URL of this form has no options"));
     }
     at(Place::At(address), parts, parts.path().trim_matches('/'))
 }
