@@ -142,6 +142,22 @@ fn busy_lock_returns_75_or_the_chosen_code() {
 }
 
 #[test]
+fn command_without_metadata_publishes_nothing() {
+    let redis = Redis::start();
+    let words = ["run", "--no-metadata", "gate", "-c", "echo ready; read line"];
+    let silent = leasehold(&redis, &words);
+    silent.wait_for("ready");
+    let later = shell(&redis, &[], "echo ready; read line");
+    later.wait_for("ready");
+    let is_published = |name| {
+        let shown = leasehold(&redis, &["show", name]).ended().out;
+        shown.contains("leasehold run ")
+    };
+    eventually("the later one has published", SOON, || is_published("door"));
+    assert!(!is_published("gate"));
+}
+
+#[test]
 fn busy_command_names_the_process_and_the_reason_of_the_holder() {
     let redis = Redis::start();
     let holder = shell(&redis, &["--reason", "nightly close"], "echo ready; read line");
