@@ -39,7 +39,7 @@ use ::metrics::{Label, Unit, counter, gauge, histogram};
 use tokio::time::Instant;
 
 use crate::{
-    domain::{Claim, Ended, Failure, Kind, LostReason, Name, Object},
+    domain::{Claim, Ended, Failure, Kind, Name, Object},
     error::Error,
 };
 
@@ -74,7 +74,7 @@ metrics! {
     HANDOVERS = describe_counter("leasehold.handovers", Count);
     /// Renewals of leases, by `outcome`: `ok`, or `failed` and retried.
     RENEWALS = describe_counter("leasehold.renewals", Count);
-    /// The delay of the last renewal behind its schedule.
+    /// The delay of the last renewal behind its schedule, or 0 if there was none for two minutes.
     RENEWAL_LAG = describe_gauge("leasehold.renewal.lag", Seconds);
     /// The maximum delay of a renewal behind its schedule, since the client was created.
     RENEWAL_LAG_MAX = describe_gauge("leasehold.renewal.lag.max", Seconds);
@@ -238,17 +238,14 @@ pub(crate) fn hold_began(claim: &Claim) {
 }
 
 /// Records the end of a hold that lasted for `held`.
-pub(crate) fn hold_ended(claim: &Claim, ended: Ended, held: impl FnOnce() -> Duration) {
+pub(crate) fn hold_ended(
+    claim: &Claim,
+    ended: Ended,
+    outcome: &'static str,
+    held: impl FnOnce() -> Duration,
+) {
     let labels = labels_of(claim);
     gauge!(HOLD_ACTIVE, labels.clone()).decrement(1);
-    let outcome = match ended {
-        Ended::Released | Ended::Lost(LostReason::Released) => "released",
-        Ended::Unanswered | Ended::Lost(LostReason::InDoubt) => "unanswered",
-        Ended::Lost(LostReason::Expired) => "expired",
-        Ended::Lost(LostReason::MaxHold) => "max_hold",
-        Ended::Lost(LostReason::NotOwned) => "not_owned",
-        Ended::Lost(LostReason::ShutDown) => "shut_down",
-    };
     match ended {
         Ended::Released => {}
         Ended::Unanswered => counter!(RELEASE_UNANSWERED, labels.clone()).increment(1),

@@ -29,7 +29,7 @@ impl Acquisition {
 
 pub(crate) fn hold_began(_: &Claim) {}
 
-pub(crate) fn hold_ended(_: &Claim, _: Ended, _: impl FnOnce() -> Duration) {}
+pub(crate) fn hold_ended(_: &Claim, _: Ended, _: &'static str, _: impl FnOnce() -> Duration) {}
 
 pub(crate) fn handed_over(_: &Claim) {}
 

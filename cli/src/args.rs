@@ -107,6 +107,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 
+    /// Does not publish the host, the process and the reason, and does not read those of the holder
+    #[arg(long, conflicts_with = "reason")]
+    pub(crate) no_metadata: bool,
+
     /// Runs this text with the shell, instead of COMMAND
     #[arg(short = 'c', long = "command", value_name = "TEXT", conflicts_with = "command")]
     pub(crate) shell: Option<OsString>,

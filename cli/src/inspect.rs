@@ -116,7 +116,7 @@ fn lines_of(lines: Vec<String>, columns: bool) -> String {
         }
     }
     let padded = |line: &String| {
-        let cells = line.split('\t').zip(&widths);
+        let cells = line.split('\t').zip(&widths).filter(|(_, width)| **width > 0);
         let padded: Vec<_> = cells.map(|(cell, width)| format!("{cell:<width$}")).collect();
         padded.join("  ").trim_end().to_owned() + "\n"
     };
@@ -274,13 +274,14 @@ fn as_line(found: &Inspection) -> String {
         }
         holders => format!("{} holders", at_least(holders.len())),
     };
-    let number = found.number.map(|number| format!("\tnumber {number}")).unwrap_or_default();
-    let size = found.size.map(|size| format!("\tsize {size}")).unwrap_or_default();
-    let next = found.next_start_in.map(|left| format!("\tmay start in {}", short(left)));
+    let number = found.number.map(|number| format!("number {number}"));
+    let number = number.or_else(|| Some(format!("size {}", found.size?))).unwrap_or_default();
+    let next = found.next_start_in.map(|left| format!("may start in {}", short(left)));
     let next = next.unwrap_or_default();
-    let odd: String = odd(found).iter().map(|odd| format!("\todd: {}", odd.text)).collect();
-    let (name, kind, waiters) = (&found.name, found.kind, at_least(found.waiters.len()));
-    format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{size}{next}{odd}")
+    let odd: Vec<_> = odd(found).iter().map(|odd| odd.text).collect();
+    let odd = if odd.is_empty() { String::new() } else { format!("odd: {}", odd.join(", ")) };
+    let (name, kind, waiting) = (&found.name, found.kind, waiting(found));
+    format!("{name}\t{kind}\t{holders}\t{waiting} waiters\t{number}\t{next}\t{odd}")
 }
 
 fn as_json(found: &Inspection) -> Value {
@@ -309,6 +310,7 @@ fn as_json(found: &Inspection) -> Value {
         "holders": holders.collect::<Vec<_>>(),
         "waiters": waiters.collect::<Vec<_>>(),
         "subscribers": found.subscribers,
+        "waiting": found.waiting(),
         "number": found.number,
         "size": found.size,
         "set_aside": found.set_aside,
@@ -376,6 +378,14 @@ fn lease(remaining: Option<Duration>) -> String {
     }
 }
 
+/// Returns the number of waiters: those in the queue, or the subscribers if there are more.
+fn waiting(found: &Inspection) -> String {
+    match found.waiting() {
+        queued if queued == found.waiters.len() => at_least(queued),
+        subscribed => subscribed.to_string(),
+    }
+}
+
 /// Returns a number of holders or waiters. If there may be more of them, it has a `+`.
 fn at_least(count: usize) -> String {
     if count < MOST { count.to_string() } else { format!("{count}+") }
@@ -401,8 +411,8 @@ mod tests {
 
     #[test]
     fn list_has_aligned_columns_only_for_a_person() {
-        let lines = || vec!["door\tlock\tfree".to_owned(), "tür:7\tsemaphore".to_owned()];
+        let lines = || vec!["door\tlock\t\tfree".to_owned(), "tür:7\tsemaphore".to_owned()];
         assert_eq!(lines_of(lines(), true), "door   lock       free\ntür:7  semaphore\n");
-        assert_eq!(lines_of(lines(), false), "door\tlock\tfree\ntür:7\tsemaphore\n");
+        assert_eq!(lines_of(lines(), false), "door\tlock\t\tfree\ntür:7\tsemaphore\n");
     }
 }

@@ -43,6 +43,24 @@ fn lock_is_shown_with_its_holder_waiters_and_token() {
     holder.write("\n");
 }
 
+/// Waiting Redisson clients are subscribers only. Once, `ls` counted the queue alone.
+#[test]
+fn subscribers_count_as_waiters() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", OWNER, "1"]);
+    let subscribed = |_| {
+        let mut redisson = Connection::open(redis.port());
+        redisson.command(&["SUBSCRIBE", "redisson_lock__channel:{door}"]);
+        redisson
+    };
+    let _redissons: Vec<_> = (0..2).map(subscribed).collect();
+    let listed = || leasehold(&redis, &["ls"]).ended().out;
+    assert!(listed().contains("\t2 waiters\t"), "{}", listed());
+    redis.command(&["ZADD", "leasehold_lock__queue:{door}", "1", OTHER]);
+    assert!(listed().contains("\t2 waiters\t"), "{}", listed());
+    assert_eq!(json(&redis, "door")["waiting"], 2);
+}
+
 #[test]
 fn show_returns_1_for_an_absent_object() {
     let redis = Redis::start();
@@ -199,7 +217,7 @@ fn list_shows_maps_sets_and_queues_only_with_the_data_option() {
     redis.command(&["RPUSH", "jobs", "1"]);
     assert_eq!(leasehold(&redis, &["ls", "--numbers"]).ended().out, "");
     let listed = leasehold(&redis, &["ls", "--data"]).ended().out;
-    let line = |name, kind, size| format!("{name}\t{kind}\tfree\t0 waiters\tsize {size}\n");
+    let line = |name, kind, size| format!("{name}\t{kind}\tfree\t0 waiters\tsize {size}\t\t\n");
     assert_eq!(
         listed,
         line("cart", "map", 2) + &line("jobs", "queue", 1) + &line("tags", "set", 3)
@@ -258,9 +276,9 @@ fn list_shows_every_object_without_the_keys_command() {
     let ended = leasehold(&redis, &["ls"]).ended();
     assert_eq!((ended.code, ended.out.lines().count()), (0, 2_000), "{}", ended.err);
     assert!(
-        ended
-            .out
-            .starts_with(&format!("lock:0000\tlock\t{OWNER}, lease never ends\t0 waiters\todd: "))
+        ended.out.starts_with(&format!(
+            "lock:0000\tlock\t{OWNER}, lease never ends\t0 waiters\t\t\todd: "
+        ))
     );
     let calls = redis.calls().since(&before).to_string();
     assert!(calls.contains("scan: ") && !calls.contains("keys: "), "{calls}");
@@ -270,7 +288,7 @@ fn list_shows_every_object_without_the_keys_command() {
         some.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((names.len(), &names[9]["name"]), (10, &"lock:0009".into()));
     let numbers = leasehold(&redis, &["ls", "--numbers", "v*"]).ended();
-    assert_eq!(numbers.out, "visits\tnumber\tfree\t0 waiters\tnumber 7\n");
+    assert_eq!(numbers.out, "visits\tnumber\tfree\t0 waiters\tnumber 7\t\t\n");
 }
 
 #[test]
@@ -337,8 +355,9 @@ fn list_has_the_queue_of_a_fair_lock_without_a_holder() {
         redis.command(&["RPUSH", key, OTHER]);
     }
     let ended = leasehold(&redis, &["ls"]).ended();
-    let line =
-        |name| format!("{name}\tfair lock\tfree\t1 waiters\todd: the first waiter is overdue\n");
+    let line = |name| {
+        format!("{name}\tfair lock\tfree\t1 waiters\t\t\todd: the first waiter is overdue\n")
+    };
     assert_eq!(ended.out, line("door") + &line("{7}:gate"));
 }
 
@@ -431,7 +450,7 @@ fn record_of_once_per_is_shown_with_its_lock() {
     assert!(text.contains("  once per    has started, may start again in 59m"), "{text}");
     let listed = leasehold(&redis, &["ls"]).ended().out;
     let lines: Vec<_> = listed.lines().collect();
-    assert!(lines[0].starts_with("door\tlock\tfree\t0 waiters\tmay start in 59m"), "{listed}");
+    assert!(lines[0].starts_with("door\tlock\tfree\t0 waiters\t\tmay start in 59m"), "{listed}");
     assert!(lines.len() == 2 && lines[1].starts_with("{t}:gate\t"), "{listed}");
 
     // A user without the permission for the record still sees the lock.
@@ -519,7 +538,7 @@ fn json_has_the_fields_that_the_guide_lists() {
             fields.push(row);
         }
     }
-    assert_eq!(fields.len(), 21, "{fields:?}");
+    assert_eq!(fields.len(), 22, "{fields:?}");
 }
 
 #[test]

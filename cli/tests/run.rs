@@ -194,6 +194,22 @@ fn run_returns_75_or_the_chosen_code_when_the_lock_is_held() {
 }
 
 #[test]
+fn run_without_metadata_publishes_nothing() {
+    let redis = Redis::start();
+    let words = ["run", "--no-metadata", "gate", "-c", "echo ready; read line"];
+    let silent = leasehold(&redis, &words);
+    silent.wait_for("ready");
+    let later = shell(&redis, &[], "echo ready; read line");
+    later.wait_for("ready");
+    let is_published = |name| {
+        let shown = leasehold(&redis, &["show", name]).ended().out;
+        shown.contains("leasehold run ")
+    };
+    eventually("the later one has published", SOON, || is_published("door"));
+    assert!(!is_published("gate"));
+}
+
+#[test]
 fn run_names_the_holders_process_and_reason_when_lock_is_held() {
     let redis = Redis::start();
     let holder = shell(&redis, &["--reason", "nightly close"], "echo ready; read line");

@@ -21,7 +21,7 @@ const OF_KEYS: [&str; 6] =
 /// ```no_run
 /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
 /// if let Some(found) = client.inspect("orders:42").await? {
-///     println!("{}: {} holders, {} waiters", found.kind, found.holders.len(), found.waiters.len());
+///     println!("{}: {} holders, {} waiters", found.kind, found.holders.len(), found.waiting());
 /// }
 /// # Ok(()) }
 /// ```
@@ -89,6 +89,23 @@ impl Inspection {
             | ObjectKind::ExpirableSemaphore
             | ObjectKind::RateLimiter => false,
         }
+    }
+
+    /// Returns the number of waiters, as far as Redis shows it: the length of the queue, or the
+    /// number of subscribers if there are more. Some waiters of Redisson only subscribe.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// if let Some(found) = client.inspect("orders:42").await? {
+    ///     println!("{} wait", found.waiting());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiters.len().max(usize::try_from(self.subscribers).unwrap_or(usize::MAX))
     }
 
     /// Returns the name of the map or the set, if this object belongs to a key or an element of it:

@@ -57,7 +57,8 @@ pub struct Stats {
     pub renewals: u64,
     /// Renewals that got no reply or were rejected. The watchdog retries them.
     pub renewals_failed: u64,
-    /// How late the last renewal was, compared with its schedule.
+    /// How late the last renewal was, compared with its schedule. 0 if there was none for two
+    /// minutes.
     pub renewal_lag: Duration,
     /// The maximum of `renewal_lag` so far.
     pub renewal_lag_max: Duration,

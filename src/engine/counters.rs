@@ -67,17 +67,18 @@ impl Counters {
 
     /// Counts the end of a hold that lasted for `held`.
     pub(super) fn ended(&self, claim: &Claim, ended: Ended, held: impl FnOnce() -> Duration) {
-        match ended {
-            Ended::Released => self.released.add(1),
-            Ended::Unanswered => self.releases_unanswered.add(1),
-            Ended::Lost(LostReason::Expired) => self.lost_expired.add(1),
-            Ended::Lost(LostReason::MaxHold) => self.lost_max_hold.add(1),
-            Ended::Lost(LostReason::NotOwned) => self.lost_not_owned.add(1),
-            Ended::Lost(LostReason::ShutDown) => self.lost_shut_down.add(1),
+        let (count, outcome) = match ended {
+            Ended::Released => (&self.released, "released"),
+            Ended::Unanswered => (&self.releases_unanswered, "unanswered"),
+            Ended::Lost(LostReason::Expired) => (&self.lost_expired, "expired"),
+            Ended::Lost(LostReason::MaxHold) => (&self.lost_max_hold, "max_hold"),
+            Ended::Lost(LostReason::NotOwned) => (&self.lost_not_owned, "not_owned"),
+            Ended::Lost(LostReason::ShutDown) => (&self.lost_shut_down, "shut_down"),
             // These reasons are not losses, so they are not counted as losses.
             Ended::Lost(LostReason::Released | LostReason::InDoubt) => return,
-        }
-        metrics::hold_ended(claim, ended, held);
+        };
+        count.add(1);
+        metrics::hold_ended(claim, ended, outcome, held);
     }
 
     /// Counts a hold that began without a request.

@@ -106,6 +106,10 @@ pub(super) const ANSWER_RESTS: Duration = Duration::from_secs(5);
 /// grant or the last check: the message may be about the previous hold, and there may be very many.
 pub(super) const ECHO: Duration = Duration::from_millis(25);
 
+/// How long the delay of the last renewal is shown. A scrape by Prometheus, usually once in a minute,
+/// must see it. After that, an alert on a late renewal must end, even if no renewal follows.
+pub(crate) const LAG_SHOWN: Duration = Duration::from_secs(120);
+
 /// The longest sleep of the watchdog. Timers stop while the machine is suspended, so after a
 /// suspension the watchdog may be late by this time.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);

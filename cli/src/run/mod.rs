@@ -96,7 +96,10 @@ pub(crate) async fn run(server: &Server, run: &Run) -> Result<u8, Exit> {
     let job = Job::of(run)?;
     let in_terminal = is_in_foreground();
     let mut signals = Signals::catch(in_terminal)?;
-    let settings = Client::builder().ttl(job.ttl).application(PUBLISHED, VERSION);
+    let mut settings = Client::builder().ttl(job.ttl);
+    if !run.no_metadata {
+        settings = settings.application(PUBLISHED, VERSION);
+    }
     let client = server::connect_or_end(server, settings, &mut signals).await?;
     let acquired = tokio::select! {
         acquired = hold::acquire(&client, run) => acquired,

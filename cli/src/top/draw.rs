@@ -270,7 +270,7 @@ mod tests {
     fn sample() -> Sample {
         let mut table = Table::default();
         let waits = Waiting { owner: OTHER.into(), waited: Some(secs(75)), is_overdue: false };
-        let busy = Seen { waiters: vec![waits], ..held("orders/42", OWNER, Some(25)) };
+        let busy = Seen { waiters: vec![waits], waiting: 1, ..held("orders/42", OWNER, Some(25)) };
         let endless = Seen {
             odd: vec!["hold never expires"],
             ..held("legacy\u{1b}[31m/import", OWNER, None)

@@ -169,11 +169,11 @@ mod tests {
 
     fn sample() -> Sample {
         let mut table = Table::default();
-        for (name, owner, subscribers) in [("a", "x:1", 0), ("b", "y:1", 3), ("c", "x:2", 1)] {
+        for (name, owner, waiting) in [("a", "x:1", 0), ("b", "y:1", 3), ("c", "x:2", 1)] {
             let seen = Seen {
                 kind: Some("lock".into()),
                 holders: vec![Holder { owner: owner.into(), ..Holder::default() }],
-                subscribers,
+                waiting,
                 ..Seen::absent(Name::new(name).unwrap())
             };
             table.update(&seen, Duration::ZERO);

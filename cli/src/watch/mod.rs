@@ -293,7 +293,7 @@ fn seen(name: Name, found: Option<Inspection>) -> Seen {
         kind: Some(found.kind.to_string()),
         holders: holders.collect(),
         waiters: waiters.collect(),
-        subscribers: usize::try_from(found.subscribers).unwrap_or(usize::MAX),
+        waiting: found.waiting(),
         number: found.number,
         token: found.token,
         odd,

@@ -35,7 +35,8 @@ pub(crate) struct Seen {
     pub(crate) kind: Option<String>,
     pub(crate) holders: Vec<Holder>,
     pub(crate) waiters: Vec<Waiting>,
-    pub(crate) subscribers: usize,
+    /// The number of all waiters.
+    pub(crate) waiting: usize,
     pub(crate) number: Option<i64>,
     pub(crate) token: Option<u64>,
     pub(crate) odd: Vec<&'static str>,
@@ -49,7 +50,7 @@ impl Seen {
             kind: None,
             holders: vec![],
             waiters: vec![],
-            subscribers: 0,
+            waiting: 0,
             number: None,
             token: None,
             odd: vec![],
@@ -57,17 +58,12 @@ impl Seen {
         }
     }
 
-    /// Returns the number of waiters. Waiting Redisson clients show only as subscribers.
-    fn waiting(&self) -> usize {
-        self.waiters.len().max(self.subscribers)
-    }
-
     fn is_free(&self) -> bool {
-        self.holders.is_empty() && self.waiting() == 0 && self.error.is_none()
+        self.holders.is_empty() && self.waiting == 0 && self.error.is_none()
     }
 
     fn rank(&self) -> Rank {
-        (self.error.is_some() || !self.odd.is_empty(), self.waiting())
+        (self.error.is_some() || !self.odd.is_empty(), self.waiting)
     }
 }
 
@@ -297,7 +293,7 @@ impl Table {
 
     pub(crate) fn count(&mut self, seen: &Seen) {
         if let Some(kind) = &seen.kind {
-            self.current.add(kind, !seen.holders.is_empty(), seen.waiting(), seen.rank().0);
+            self.current.add(kind, !seen.holders.is_empty(), seen.waiting, seen.rank().0);
         }
         if let Some(row) = self.rows.get_mut(&seen.name) {
             row.counted = Some(self.pass);
@@ -491,7 +487,7 @@ fn fill(row: &mut Row, seen: &Seen, now: Duration) {
     if let Some(kind) = &seen.kind {
         row.kind.clone_from(kind);
     }
-    (row.held, row.waiting) = (seen.holders.len(), seen.waiting());
+    (row.held, row.waiting) = (seen.holders.len(), seen.waiting);
     row.waiters = seen.waiters.iter().take(SHOWN).cloned().collect();
     row.number = seen.number;
     row.token = seen.token.or(row.token);
@@ -678,10 +674,10 @@ mod tests {
             table.count(&seen);
         }
         let odd = Seen { odd: vec!["hold never expires"], ..held("odd", &[("a", None)]) };
-        let contended = Seen { subscribers: 9, ..held("contended", &[("a", Some(30))]) };
+        let contended = Seen { waiting: 9, ..held("contended", &[("a", Some(30))]) };
         let wide = |it: usize| Holder { owner: it.to_string(), ..Holder::default() };
         let wide = (0..5 * SHOWN).map(wide).collect();
-        let crowd = Seen { subscribers: 1, holders: wide, ..held("crowd", &[]) };
+        let crowd = Seen { waiting: 1, holders: wide, ..held("crowd", &[]) };
         for seen in [odd, contended, crowd] {
             table.update(&seen, secs(0));
         }

@@ -7,7 +7,7 @@
 
 mod schedule;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
@@ -21,7 +21,7 @@ use super::{
     core::Core,
     hold::Hold,
     pending::PendingRelease,
-    timing::{LONGEST_SLEEP, OWN_HOLD_LOGGED},
+    timing::{LAG_SHOWN, LONGEST_SLEEP, OWN_HOLD_LOGGED},
 };
 use crate::{
     domain::{Failure, LogThrottle, Mutex, Outcome, ReleaseMode, Renewal},
@@ -49,6 +49,8 @@ struct Plan {
     schedule: Schedule,
     /// When the task will check the schedule next.
     looks_at: Instant,
+    /// Until when the delay of the last renewal is shown.
+    lag_until: Option<Instant>,
 }
 
 /// The holds in one request, when it was sent, and its reply.
@@ -60,7 +62,7 @@ impl Watchdog {
         Arc::new(Self {
             core: Arc::clone(core),
             contention: Arc::clone(contention),
-            plan: Mutex::new(Plan { schedule: Schedule::default(), looks_at }),
+            plan: Mutex::new(Plan { schedule: Schedule::default(), looks_at, lag_until: None }),
             failing: LogThrottle::default(),
             waits_for_itself: LogThrottle::default(),
         })
@@ -136,6 +138,9 @@ impl Watchdog {
         let due = plan.schedule.tick(now);
         if !due.renew.is_empty() {
             self.core.counters.lagged(due.lag);
+            plan.lag_until = Some(now + LAG_SHOWN);
+        } else if plan.lag_until.take_if(|until| now >= *until).is_some() {
+            self.core.counters.lagged(Duration::ZERO);
         }
         for batch in batches(&self.core.store, &due.renew) {
             asked.push(renew(&self.core.store, batch, now).boxed());
@@ -233,9 +238,10 @@ async fn renew(store: &RedisStore, holds: Vec<Arc<Hold>>, asked_at: Instant) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::{task::yield_now, time::sleep};
+    use tokio::{
+        task::yield_now,
+        time::{advance, sleep},
+    };
 
     use super::*;
     use crate::{Client, MemoryStore, engine::Engine};
@@ -258,6 +264,25 @@ mod tests {
         memory.resume();
         yield_now().await;
         assert_eq!(client.stats().renewals, u64::from(number));
+    }
+
+    /// Once, the delay of a late renewal stayed until the next renewal, so its alert never ended if
+    /// none followed.
+    #[tokio::test(start_paused = true)]
+    async fn lag_ends_when_no_renewal_follows() {
+        let client = Client::with_store(&MemoryStore::new());
+        let guard = client.lock("door").unwrap().acquire().await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        advance(Duration::from_secs(15)).await;
+        sleep(Duration::from_millis(1)).await;
+        let late = client.stats().renewal_lag;
+        guard.release().await.unwrap().into_result().unwrap();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(client.stats().renewal_lag, late);
+        sleep(Duration::from_secs(120)).await;
+        let stats = client.stats();
+        assert_eq!(stats.renewal_lag, Duration::ZERO);
+        assert!(stats.renewal_lag_max == late && late > Duration::from_secs(5), "{late:?}");
     }
 
     /// A read hold of the same owner keeps the lock in the store for longer than the lease of the
