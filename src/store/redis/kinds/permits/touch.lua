@@ -1,4 +1,4 @@
--- permits/touch: makes a write after the grant. A replica that acknowledges it has the permit.
+-- permits/touch: writes a permit again, unchanged. A replica that acknowledges this write has it.
 --
 --   KEYS[1]  held   zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   ARGV[1]  id     of the permit
