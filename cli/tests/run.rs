@@ -285,7 +285,11 @@ fn waiting_command_reports_an_outage() {
     one.signal(Signal::TERM);
     let ended = one.ended();
     let last = ended.err.lines().rev().nth(1).unwrap_or_default();
-    assert!(ended.code == 143 && last.contains("confirm in time that nothing is held"), "{}", ended.err);
+    assert!(
+        ended.code == 143 && last.contains("confirm in time that nothing is held"),
+        "{}",
+        ended.err
+    );
     redis.resume();
     other.wait_for_error("leasehold: reach server: it replies again\n");
     holder.write("\n");

@@ -47,7 +47,11 @@ pub(crate) trait Library: Clone + Send + Sync + 'static {
     fn release(&self, held: Self::Held) -> impl Future<Output = Outcome<()>> + Send;
 
     /// Acquires a lock that the library renews after each third of `ttl`, or at its own interval.
-    fn hold(&self, _name: &str, _ttl: Duration) -> impl Future<Output = Outcome<Self::Held>> + Send {
+    fn hold(
+        &self,
+        _name: &str,
+        _ttl: Duration,
+    ) -> impl Future<Output = Outcome<Self::Held>> + Send {
         async { Err("nobody measures that".into()) }
     }
 
