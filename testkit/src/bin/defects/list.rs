@@ -275,7 +275,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "link/src/topology/snapshot.rs",
                 from: "Ordering::Equal => self.map != *map && propagates(),",
-                to: "Ordering::Equal => self.map != *map && propagates() && now < self.believed_at,",
+                to: "Ordering::Equal => self.map == *map && propagates(),",
             }],
         },
     ),
