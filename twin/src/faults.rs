@@ -16,7 +16,7 @@ use super::{
 /// use leasehold_twin::{Refusal, Twin};
 ///
 /// let twin = Twin::new(7);
-/// Every tenth command gets the error of a server that is busy with a script.
+/// // Every tenth command gets the error of a server that is busy with a script.
 /// twin.refuse(Refusal::Busy, 100);
 /// # });
 /// ```

@@ -31,7 +31,7 @@ use super::{
 /// assert!(net.dial("10.0.0.1:6379").await.is_ok());
 /// assert!(net.dial("10.0.0.2:6379").await.is_err());
 ///
-/// Only the clients of this host are cut off.
+/// // Only the clients of this host are cut off.
 /// let host = net.host("app-1");
 /// host.reach("10.0.0.1:6379", Reach::Refused);
 /// assert!(host.dial("10.0.0.1:6379").await.is_err());
