@@ -118,8 +118,8 @@ record_run() {
     empty
     printf '#!/bin/sh\nfor part in 1 2 3; do echo "part $part of 3"; sleep 2; done\n' >"$work/report"
     chmod +x "$work/report"
-    terminal 104 21 web-1
-    tmux split-window -v -l 12 -c "$work" "$(shell web-2)"
+    terminal 104 25 web-1
+    tmux split-window -v -l 16 -c "$work" "$(shell web-2)"
     sleep 0.5
     line 0.0 'leasehold run reports/daily -- ./report'
     sleep 1
@@ -142,7 +142,7 @@ record_run() {
 
 record_ls() {
     fill
-    terminal 186 14
+    terminal 214 14
     line 0 "leasehold ls"
     sleep 2
     frame 1
@@ -164,7 +164,7 @@ record_show() {
 
 record_doctor() {
     fill
-    terminal 150 26
+    terminal 162 26
     line 0 'leasehold doctor'
     sleep 5
     frame 1
