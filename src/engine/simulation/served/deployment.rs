@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use leasehold_twin::{Delay, Twin};
+use leasehold_twin::Delay;
 use tokio::{
     runtime::Builder,
     task::JoinSet,
