@@ -42,8 +42,10 @@ pub(super) fn untrue(site: &Site, watch: &Watch) -> Option<String> {
         }
         Kind::Permits | Kind::Latch | Kind::Barrier => return None,
     };
-    let known = site.masters().iter().find_map(|it| it.hash(&key)).unwrap_or_default();
-    (!known.contains_key(&field)).then(|| format!("{owner} believes in `{name}`: {known:?}"))
+    // A promoted replica may still have a copy from before the slot moved, so look at all primaries.
+    let known: Vec<_> = site.masters().iter().filter_map(|it| it.hash(&key)).collect();
+    let has_hold = known.iter().any(|it| it.contains_key(&field));
+    (!has_hold).then(|| format!("{owner} believes in `{name}`: {known:?}"))
 }
 
 /// The queue of a fair lock, as computed from the commands.

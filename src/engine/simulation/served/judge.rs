@@ -243,9 +243,16 @@ impl Judge {
     }
 
     /// Notes that for `lasts`, clients reach only sentinels that do not know the primary. Clients
-    /// that are already connected to the primary do not notice this.
+    /// that are already connected to the primary do not notice this. A client that has a fault now
+    /// may have missed the failover, and then cannot find the primary.
     pub(super) fn misleads(&self, lasts: Duration) {
-        self.seen().misled_until = Some(Instant::now() + lasts);
+        let (now, seen) = (Instant::now(), &mut *self.seen());
+        seen.misled_until = Some(now + lasts);
+        let until = now + lasts + self.connected();
+        for cut_off_until in seen.cut_off_until.values_mut().filter(|it| **it > now) {
+            *cut_off_until = until;
+            seen.quiet_until = seen.quiet_until.max(Some(until));
+        }
     }
 
     /// Notes a fault that only disturbs the waiters and holders of `name`.
