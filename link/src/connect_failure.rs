@@ -195,7 +195,7 @@ impl ConnectFailure {
         Self { lasting: error.code() == "NOPERM", refused: true, ..Self::passing(words) }
     }
 
-    /// Returns the same failure of a sentinel: its text names the settings for sentinels.
+    /// Returns the same failure with a text that names the settings for sentinels.
     pub(crate) fn of_sentinel(self) -> Self {
         let words = OF_SENTINELS.iter().find_map(|(of_server, of_sentinel)| {
             Some(format!("{}{of_sentinel}", self.words.strip_suffix(of_server)?))
@@ -203,9 +203,9 @@ impl ConnectFailure {
         Self { words: words.unwrap_or(self.words), ..self }
     }
 
-    /// Returns the same failure of a server that should be a sentinel. If the server rejected the
-    /// login, the text adds that it may be no sentinel, because a server does not reveal its kind
-    /// before the login.
+    /// Returns the same failure for an address at which a sentinel is expected. If the server
+    /// rejected the login, the text adds that this server may not be a sentinel. Before the login,
+    /// a server does not reveal whether it is a sentinel.
     pub(crate) fn of_possible_server(self) -> Self {
         match self.rejection {
             Some(_) => Self {

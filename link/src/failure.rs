@@ -47,7 +47,7 @@ pub enum Refusal {
 }
 
 /// Codes of rejections that may pass, so that a retry can help. A server that cannot write its
-/// snapshot (`MISCONF`) tries to write it every few seconds, and accepts writes as soon as it
+/// snapshot (`MISCONF`) tries again every few seconds. It accepts writes as soon as a snapshot
 /// succeeds.
 const PASSING: [&str; 9] = [
     "BUSY",

@@ -11,7 +11,7 @@ use crate::{
     pipe::frames::{Frame, Frames, LONGEST},
 };
 
-/// The number of seeds if none is asked for.
+/// The number of seeds if `SEEDS` is not set.
 const FEW: u64 = 2_000;
 
 /// Runs `check` once for each seed. By default, the seeds are a few fixed ones. `SEEDS=n` selects

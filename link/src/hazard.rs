@@ -64,10 +64,10 @@ pub enum Hazard {
         /// The version that it reports.
         version: String,
     },
-    /// The primary has replicas, but accepts writes without them. If it is cut off, it keeps
-    /// granting locks that its successor also grants.
+    /// The primary has replicas, but accepts writes without them. If the primary is cut off, it
+    /// keeps granting locks that the new primary also grants.
     UnprotectedPrimary,
-    /// No replica is connected to the primary. If it fails, no server can replace it.
+    /// No replica is connected to the primary. If the primary fails, no server can replace it.
     NoReplica,
     /// Fewer replicas are connected than locks of this client require: see `Lock::replicated`.
     FewerReplicas {
@@ -87,9 +87,10 @@ pub enum Hazard {
     },
     /// The clock of the server differs from the clock of this machine.
     ///
-    /// A server stores the end of a lease as a time of day. One server measures leases correctly,
-    /// whatever its clock shows. After a failover, a server with another clock ends them too early
-    /// or too late. A Redisson client computes the ends of its permits by the clock of its machine.
+    /// A server stores the end of a lease as a time of day. A single server measures leases
+    /// correctly, whatever its clock shows. After a failover, a new primary with another clock ends
+    /// leases too early or too late. A Redisson client computes the ends of its permits by the
+    /// clock of its machine.
     ClockApart {
         /// Whether the clock of the server is ahead.
         ahead: bool,
@@ -120,7 +121,7 @@ pub enum Hazard {
         /// The cause.
         why: String,
     },
-    /// No node serves some slots of the cluster: names there cannot be locked.
+    /// No node serves some slots of the cluster: names in these slots cannot be locked.
     SlotsWithoutNode {
         /// The first of these slots.
         slots: String,

@@ -26,8 +26,8 @@ pub struct NodeHealth {
     /// For how long at least the server has been unreachable, or has not replied. `None` if it
     /// replied, or was never tried.
     pub silent_for: Option<Duration>,
-    /// Why the server grants no locks: no connection and the cause of that, no reply, a rejection,
-    /// or a replica.
+    /// Why the server grants no locks: no connection and its cause, no reply, a rejection, or a
+    /// replica.
     pub obstacle: Option<String>,
 }
 

@@ -3,8 +3,8 @@
 //! It has no knowledge of locks. It connects to one server, to a primary that Sentinels watch, or
 //! to a cluster, and keeps its connections up. It never repeats a request that may have been
 //! executed. Each failure says whether the request may have been executed. If a server does not
-//! reply, the client counts it as lost. The client follows a failover, a migrating slot and a
-//! changed address. Subscriptions follow their slots.
+//! reply in time, the client closes the connection and connects again. The client follows a
+//! failover, a migrating slot and a changed address. Subscriptions follow their slots.
 //!
 //! Start with [`Topology`]: it has the connections of one client. A [`SubscriptionTable`] decides
 //! to which channels the client subscribes. [The

@@ -1,4 +1,4 @@
-//! Logs a problem that happens to many callers once, with the number of times.
+//! Limits how often a problem is logged, and counts how often it happened since the last log.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! Prints text from servers on one line, and shortens it.
+//! Makes text from servers fit for a log: on one line, and not too long.
 
 /// The longest text in a log: enough for the error of a server.
 const SHOWN: usize = 200;
 
-/// Returns `text` without control characters, and shortens it if it is too long.
+/// Returns `text` with escaped control characters, and shortens it if it is too long.
 #[must_use]
 pub fn shown(text: &str) -> String {
     let mut shown = String::new();

@@ -9,8 +9,8 @@ pub fn slot_of(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOTS
 }
 
-/// Returns the part of `key` that is hashed: the text in the first braces. Without braces, or if
-/// they are empty, it is the whole key.
+/// Returns the part of `key` that is hashed: the text in the first braces. Without braces, or with
+/// empty braces, the whole key is hashed.
 fn tag(key: &[u8]) -> &[u8] {
     let find = |byte, from: &[u8]| from.iter().position(|it| *it == byte);
     let Some(open) = find(b'{', key) else { return key };

@@ -22,8 +22,8 @@ pub(super) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
 pub struct Translation(Option<Arc<Translate>>);
 
 impl Translation {
-    /// Translates by a function. It returns the reachable address for an announced one, or `None`
-    /// if the announced address is itself reachable.
+    /// Translates by a function. The function returns the reachable address for an announced one,
+    /// or `None` if the announced address is itself reachable.
     pub fn by(translate: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(translate)))
     }

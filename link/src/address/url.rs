@@ -162,9 +162,9 @@ fn with_tls(scheme: &str, url: &str) -> Result<bool, Error> {
     }
 }
 
-/// Rejects a URL that would not mean what the user intended, because a character in the password
-/// ends the password early or is dropped. The client would then show the rest of the password as
-/// another part of the URL.
+/// Rejects a URL that would not mean what the user intended. For example, a character in the
+/// password may end the password early, or may be dropped. The client would then show the rest of
+/// the password as another part of the URL.
 fn check(url: &str) -> Result<(), Error> {
     if url.contains('#') {
         return Err(wrong(

@@ -47,7 +47,7 @@ pub(super) struct Dialled {
 pub(super) struct Purpose {
     /// Receives the messages that the server pushes.
     pub(crate) on_push: OnPush,
-    /// Whether it carries commands, including scripts.
+    /// Whether the connection carries commands, including scripts.
     pub(crate) commands: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Dialer {
     client_name: String,
     preloads: Vec<Preload>,
     limit: Duration,
-    /// Whether the server is one of several, and another one has accepted the login.
+    /// Whether the server is one of several, and another server has accepted the login.
     earlier_login: bool,
     /// Counts lost connections.
     on_loss: OnLoss,
@@ -120,12 +120,10 @@ impl Dialer {
         Self { earlier_login: true, ..self }
     }
 
-    /// Returns the discovery of the server's address.
     pub(crate) fn discovery(&self) -> &PrimaryDiscovery {
         &self.discovery
     }
 
-    /// Reports that a connection for this `traffic` to `server` was lost.
     pub(crate) fn lost(&self, server: &str, traffic: &'static str) {
         (self.on_loss)(server, traffic);
     }
@@ -162,8 +160,8 @@ impl Dialer {
         self.discovery.found(others.into_iter().zip(asked).filter_map(is_one).collect());
     }
 
-    /// Returns whether the server at `address` is a primary. Returns `None` if there is no reply,
-    /// because then only this client may be cut off.
+    /// Returns whether the server at `address` is a primary. Returns `None` if there is no reply:
+    /// the server may still be a primary that only this client cannot reach.
     async fn is_primary(&self, address: &Address) -> Option<bool> {
         let met = timeout(self.limit, self.meet(address)).await.ok()?;
         Some(met.is_some_and(|it| about::must_be_primary(&it).is_ok()))

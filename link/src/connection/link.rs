@@ -3,8 +3,8 @@
 //! A command waits for the connection no longer than the command timeout. A sent command has no
 //! timer of its own, because the timer would take 6 % of the instructions of an acquisition and its
 //! release. Instead, `watch.rs` ends a connection whose server does not reply, and all commands on
-//! that connection fail. The link never sends an unanswered command again, because only the engine
-//! knows whether that is safe.
+//! that connection fail. The link never sends an unanswered command again, because only the caller
+//! knows whether a second execution is safe.
 
 use std::{
     fmt, slice,
@@ -94,8 +94,7 @@ impl Link {
         self
     }
 
-    /// Starts a supervisor on the runtime of the caller, unless one runs. Each call does this
-    /// first.
+    /// Starts a supervisor on the runtime of the caller, if none runs. Each call does this first.
     ///
     /// # Errors
     ///
@@ -110,8 +109,9 @@ impl Link {
     fn supervise(&self, first: Option<Dialled>) -> Result<(), Failure> {
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
         let Self { state, dialer, watcher, .. } = self;
-        // The lock is taken before the supervisor starts. Otherwise, if this supervisor ended at
-        // once, the next one could store its handle first, and this handle would replace it.
+        // The mutex is locked before the supervisor starts. Without this order, the supervisor
+        // could end at once, and the next supervisor could store its handle first. The older handle
+        // would then replace the newer one.
         let mut task = self.supervisor.lock();
         if let Some(supervisor) = Supervisor::of(state, dialer, watcher, self.command_timeout) {
             *task = Some(runtime.spawn(supervisor.run(first)).abort_handle());

@@ -34,8 +34,9 @@ impl Reports {
         self.logged.then(|| std::mem::take(&mut self.losses))
     }
 
-    /// Notes that the connection is still down. If it is time to log, returns for how long. The
-    /// first rejected login is logged at once, because the log of the loss does not mention it.
+    /// Notes that the connection is still down. If it is time to log, returns for how long the
+    /// connection has been down. The first rejected login is logged at once, because the log of the
+    /// loss does not mention it.
     pub(super) fn still_lost(&mut self, now: Instant, rejected: bool) -> Option<Duration> {
         if rejected && is_long_ago(self.rejection_logged_at, now) {
             self.logged_at = None;

@@ -135,7 +135,6 @@ impl State {
         self.note_server(about);
     }
 
-    /// Notes the present state of the server.
     pub(crate) fn note_server(&self, about: &About) {
         self.about.lock().clone_from(about);
     }
@@ -145,7 +144,6 @@ impl State {
     }
 }
 
-/// Keeps a connection up.
 pub(super) struct Supervisor {
     state: Arc<State>,
     dialer: Arc<Dialer>,
@@ -178,8 +176,8 @@ impl Supervisor {
     }
 
     /// Keeps the connection up for ever, and asks sentinels for the primary. Starts with the
-    /// connection `first`, if the caller passes one. Otherwise there was no connection yet, or the
-    /// runtime of the last one has ended.
+    /// connection `first`, if the caller passes one. Without `first`, there was no connection yet,
+    /// or the runtime of the last connection has ended.
     pub(crate) async fn run(self, first: Option<Dialled>) {
         let dialer = Arc::clone(&self.dialer);
         tokio::select! {

@@ -2,8 +2,7 @@
 //! name.
 //!
 //! After a failover, the client closes each connection to the old primary, even if the connection
-//! works. If one connection learns of the demotion, it reports the demotion to this module, and all
-//! connections to that server end.
+//! works. If a reply on one connection shows the demotion, all connections to that server end.
 
 use std::{
     collections::BTreeSet,
@@ -40,12 +39,13 @@ use crate::{
     session::{about, reach::Reach},
 };
 
-/// How often the client asks a server whether it is still the primary, if the URL names several.
+/// How often the client asks a server whether it is still the primary, if the URL names several
+/// servers.
 const EACH: Duration = Duration::from_secs(1);
 
-/// Before the client replaces a connection to a replica, it waits for 1 / `PART` of the time that
-/// it has been connected to replicas, but at most `SELDOM`. This limits the load of a replica that
-/// thousands of clients share.
+/// Before the client replaces a connection to a replica, it makes a pause. The pause is 1 / `PART`
+/// of the time that the client has been connected to replicas, but at most `SELDOM`. This limits
+/// the load of a replica that thousands of clients share.
 const SELDOM: Duration = Duration::from_secs(10);
 const PART: u32 = 4;
 
@@ -60,7 +60,7 @@ pub(crate) struct PrimaryDiscovery {
     sentinels: Option<Sentinels>,
     /// Whether this client ever reached a primary.
     met_primary: AtomicBool,
-    /// When connections began to lead to a replica, or `None` if the last one did not.
+    /// When connections began to lead to a replica, or `None` if the last connection did not.
     replica_since: Mutex<Option<Instant>>,
     /// The addresses, named by sentinels, at which a server replied.
     reached: Mutex<BTreeSet<String>>,
@@ -70,7 +70,7 @@ pub(crate) struct PrimaryDiscovery {
     leader: Published<Leader>,
     /// The other addresses of the URL whose servers also call themselves primaries.
     others: Mutex<Vec<String>>,
-    /// Whether the last connection that carries no commands reached a different server than the
+    /// Whether the last connection for other traffic reached another server than the connection for
     /// commands.
     leads_elsewhere: AtomicBool,
 }
@@ -132,8 +132,8 @@ impl PrimaryDiscovery {
         !matches!(self.place, Place::At(_))
     }
 
-    /// Returns the current addresses of the server. Meanwhile another task must [keep
-    /// informed](Self::keep_informed).
+    /// Returns the current addresses of the server. Meanwhile another task must run
+    /// [`keep_informed`](Self::keep_informed).
     pub(crate) async fn now(&self) -> Result<Vec<Address>, ConnectFailure> {
         match &self.sentinels {
             Some(sentinels) => Ok(vec![sentinels.master().await?]),
@@ -180,7 +180,8 @@ impl PrimaryDiscovery {
         sentinels.into_iter().chain(others).chain(elsewhere).collect()
     }
 
-    /// Returns the origin of `address` as a hint, if sentinels named it and it may be wrong.
+    /// Returns the origin of `address` as a hint, if sentinels named this address and it may be
+    /// wrong.
     pub(crate) fn origin(&self, address: &Address) -> Option<String> {
         let reached = self.reached.lock().contains(&address.to_string());
         self.sentinels.as_ref()?.origin(address, reached)

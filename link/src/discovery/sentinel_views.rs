@@ -3,8 +3,8 @@
 //!
 //! Sentinels number their failovers with epochs, and exchange the newest one. For this reason, the
 //! client follows the report with the highest epoch, and remembers that epoch. A sentinel that
-//! missed a failover cannot lead the client back, even if no other sentinel replies. If reports
-//! have the same epoch, the majority decides.
+//! missed a failover cannot lead the client back to the old primary, even if no other sentinel
+//! replies. If reports have the same epoch, the primary with the most votes wins.
 
 use std::{
     cmp::Reverse,
@@ -25,7 +25,7 @@ const FRESH: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct ReportedPrimary {
     pub(crate) master: Address,
-    /// The number of the failover that promoted it.
+    /// The number of the failover that promoted this primary.
     pub(crate) epoch: u64,
 }
 
@@ -49,7 +49,6 @@ pub(super) struct SentinelViews {
 }
 
 impl SentinelViews {
-    /// Records that `sentinel` reports a primary.
     pub(super) fn record_report(
         &mut self,
         sentinel: &Address,
@@ -195,7 +194,7 @@ impl SentinelViews {
 ///
 /// The highest epoch wins. Among reports with the same epoch, the primary with the most votes wins.
 /// Sentinels that were set up again begin at epoch 0. For this case, a lower epoch wins if most
-/// sentinels agree on it, and no sentinel reports a higher one.
+/// sentinels report it and no fresh report has a higher epoch.
 fn decide<'a>(
     before: Option<&'a ReportedPrimary>,
     fresh: &[&'a ReportedPrimary],

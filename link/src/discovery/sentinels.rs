@@ -3,7 +3,8 @@
 //! The client asks all sentinels at once: each second, when a sentinel publishes a new primary, and
 //! when a caller needs the primary. A published message only makes the client ask; the address
 //! comes from the replies. `sentinel_views.rs` decides which reply counts. The client also asks
-//! sentinels that other sentinels list, as long as they reply.
+//! sentinels that only other sentinels list. It stops asking such a sentinel when the sentinel no
+//! longer replies.
 //!
 //! Each link runs this code, but only the link that holds the lock `asking` sends requests, for all
 //! links. The mutex `known` guards what is known of the sentinels. The address of the primary is
@@ -132,7 +133,7 @@ impl Sentinels {
     }
 
     /// Returns the address of the primary, from all sentinels that reply now. Meanwhile another
-    /// task must [keep asking](Self::keep_asking).
+    /// task must run [`keep_asking`](Self::keep_asking).
     pub(crate) async fn master(&self) -> Result<Address, ConnectFailure> {
         let now = Instant::now();
         let since = now.checked_sub(JUST_NOW).unwrap_or(now);
@@ -159,8 +160,8 @@ impl Sentinels {
         }
     }
 
-    /// Returns two facts about the replies after the time `since`: whether all sentinels of the URL
-    /// have replied or failed, and whether most of them named a primary.
+    /// Returns whether all sentinels of the URL have replied or failed after the time `since`, and
+    /// whether most of them named a primary.
     fn have_answered(&self, since: Instant) -> (bool, bool) {
         let (known, sentinels) = (self.known.lock(), &self.watched.sentinels);
         let reports = known.views.reports_since(sentinels, since);
@@ -182,8 +183,8 @@ impl Sentinels {
         views.quorum(Instant::now()).map(hazards::of_sentinels).unwrap_or_default()
     }
 
-    /// Returns where `address` comes from, as a hint why it may be wrong. Returns `None` if a
-    /// server was `reached` at the announced address.
+    /// Returns where `address` comes from, as a hint why it may be wrong. Returns `None` if the
+    /// address was not translated and a server was `reached` there.
     pub(crate) fn origin(&self, address: &Address, reached: bool) -> Option<String> {
         match self.known.lock().made_of.get(&address.to_string()) {
             Some(announced) => {
@@ -231,8 +232,8 @@ impl Sentinels {
         }
     }
 
-    /// Asks one sentinel: for ever if the URL lists it, else as long as it replies. Returns its
-    /// address when it stops.
+    /// Asks one sentinel: for ever if the URL lists it, else as long as it replies. Returns the
+    /// address of the sentinel when the requests end.
     async fn poll_sentinel(&self, sentinel: Address, listed: bool) -> Address {
         let mut backoff = Backoff::default();
         loop {
@@ -274,7 +275,8 @@ impl Sentinels {
         self.log_hazard();
     }
 
-    /// Logs that a sentinel replied without a primary. The caller calls this only if that is new.
+    /// Logs that a sentinel replied without a primary. The caller checks first that this failure is
+    /// new.
     fn log_missing_primary(&self, sentinel: &Address, cause: &ConnectFailure) {
         let is_listed = self.watched.sentinels.contains(sentinel);
         let master = shown(&self.watched.master);
@@ -287,8 +289,8 @@ impl Sentinels {
         self.log_hazard();
     }
 
-    /// Logs a hazard if no sentinel names the primary. Called after each failure, also after that
-    /// of a sentinel that is not in the URL.
+    /// Logs a hazard if no sentinel names the primary. Called after each failure of a sentinel,
+    /// also if the sentinel is not in the URL.
     fn log_hazard(&self) {
         if self.known.lock().lacks_primary_anew(&self.watched.sentinels) {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
@@ -342,7 +344,7 @@ impl Sentinels {
             Ok(Ok(())) => {}
         }
         loop {
-            // Created before the request, so that a caller that comes while the sentinel replies
+            // `looked_for` is created before the request. So a caller that comes before the reply
             // also counts.
             let looked_for = self.looked_for.notified();
             let asked_at = Instant::now();
@@ -389,7 +391,6 @@ impl Sentinels {
         [about("GET-MASTER-ADDR-BY-NAME"), about("MASTER"), about("SENTINELS"), id]
     }
 
-    /// Records the `replies` of `sentinel`.
     fn record_replies(&self, sentinel: &Address, replies: &[Value]) {
         let [place, master, sentinels, id] = replies else { return };
         let now = Instant::now();
@@ -487,7 +488,7 @@ impl Sentinels {
 }
 
 impl Known {
-    /// Returns whether no sentinel names the primary and this was not logged yet. If so, it counts
+    /// Returns whether no sentinel names the primary and this was not logged yet. If so, marks this
     /// as logged.
     fn lacks_primary_anew(&mut self, sentinels: &[Address]) -> bool {
         let is_new = self.views.name_no_primary(sentinels) && !self.hazard_logged;

@@ -54,7 +54,6 @@ impl Frames {
         Ok(Some(Frame::Value(value)))
     }
 
-    /// How many bytes are kept.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.bytes.len() - self.begin
@@ -181,7 +180,7 @@ fn count(digits: &[u8]) -> Result<Option<usize>, String> {
 fn read(frame: &[u8]) -> Result<Value, String> {
     match number(frame).or_else(|| bulk(frame)).or_else(|| list(frame)) {
         Some(value) => Ok(value),
-        // This text replaces that of the parser, which has several lines.
+        // The text of the parser has several lines, so this text replaces it.
         None => redis::parse_redis_value(frame).map_err(|_| "a reply is malformed".into()),
     }
 }
@@ -192,8 +191,8 @@ fn number(frame: &[u8]) -> Option<Value> {
     str::from_utf8(digits).ok()?.parse().ok().map(Value::Int)
 }
 
-/// Parses the reply to a granted lock: a text after its length. Returns `None` unless the text ends
-/// where `frame` ends.
+/// Parses the reply to a granted lock: a text after its length. `frame` must end where the text
+/// ends. Returns `None` for nil and for another kind of reply.
 fn bulk(frame: &[u8]) -> Option<Value> {
     let rest = frame.strip_prefix(b"$")?.strip_suffix(b"\r\n")?;
     let length = rest.iter().position(|byte| *byte == b'\n')?;

@@ -5,8 +5,8 @@
 //! nothing.
 //!
 //! The watch counts its checks and not the time. If the process is stopped for a minute, at most
-//! one check falls into that minute, and the client reads the received bytes before the next check.
-//! So the client does not count its own stop as silence of the server.
+//! one check falls into that minute. The client reads the received bytes before the next check. So
+//! the client does not count its own stop as silence of the server.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -69,7 +69,6 @@ struct Outbox {
     progress: Progress,
     /// Whether a watch runs.
     watched: bool,
-    /// Why the connection has ended.
     ended: Option<Ending>,
 }
 
@@ -90,8 +89,8 @@ enum Asked {
         channels: VecDeque<Vec<u8>>,
         sender: oneshot::Sender<Value>,
     },
-    /// A command that gets a reply only if it is rejected. The client sends a PING after it, whose
-    /// reply shows that the server has accepted the command.
+    /// A command that gets a reply only if it is rejected. The client sends a PING after the
+    /// command. If the reply to the PING comes first, the server has accepted the command.
     Followed {
         refused: Option<Value>,
         sender: oneshot::Sender<Value>,
@@ -193,7 +192,8 @@ impl Wire {
         }
     }
 
-    /// Fails all requests, because the connection ended with `ending`.
+    /// Notes why the connection ended, unless a cause is already noted. From now on, new requests
+    /// fail.
     pub(crate) fn end(&self, ending: &Ending) {
         self.outbox.lock().ended.get_or_insert_with(|| ending.clone());
     }
@@ -240,8 +240,8 @@ impl Wire {
         }
     }
 
-    /// Waits until there are requests to write, and moves them to an empty buffer. These are a full
-    /// batch, or fewer requests if all other tasks of this thread have run.
+    /// Waits until there are requests to write, and moves them to an empty buffer. Moves less than
+    /// a full batch only after all other tasks of this thread have run.
     async fn take(&self, bytes: &mut Vec<u8>) {
         let mut others = pin!(yield_now());
         poll_fn(|context| {
@@ -309,7 +309,6 @@ impl Wire {
     }
 }
 
-/// Takes all complete frames.
 fn take_all(frames: &mut Frames, into: &mut Vec<Frame>) -> Result<(), Ending> {
     while let Some(frame) = frames.take().map_err(Ending::Unreadable)? {
         into.push(frame);
@@ -562,8 +561,8 @@ mod tests {
         subscribe.arg("a");
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::SSubscribe));
         assert!((&mut asked).now_or_never().is_none());
-        // The end of a subscription by a migrating slot needs no request. Other channels are
-        // unaffected.
+        // If a slot migrates, the server ends its subscriptions without a request. Pushes of
+        // another kind or for another channel confirm nothing.
         t.receives(">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n").await;
         t.receives(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
         t.receives(">3\r\n$10\r\nssubscribe\r\n$1\r\nb\r\n:1\r\n").await;

@@ -2,8 +2,8 @@
 //!
 //! A [`SubscriptionTable`] keeps the wanted and the confirmed subscriptions. The task of the
 //! connection sends the difference to the server. One mutex guards the table, and no event is sent
-//! while it is held. A second mutex, in [`Hub`], keeps events in order. Only the tasks of the store
-//! send events.
+//! while it is held. A second mutex, in [`Hub`], keeps events in order. Only background tasks of
+//! this crate send events.
 
 mod table;
 #[cfg(test)]
@@ -42,8 +42,8 @@ use crate::{
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The highest number of corrections in flight. Each correction is for one name. If the client sent
-/// the corrections for very many names at once, the last replies would come so late that the client
-/// would count the server as silent and reconnect, again and again.
+/// very many corrections at once, the last replies would come very late. The client would then
+/// count the server as silent, and reconnect again and again.
 const ON_THEIR_WAY: usize = 1_024;
 
 /// Pause after a rejection that may pass.
@@ -98,8 +98,8 @@ impl<T: SubscriptionTable> Subscriptions<T> {
         })
     }
 
-    /// Starts the task of the connection on the runtime of the caller, unless it runs. For example,
-    /// the runtime of the earlier task may have ended.
+    /// Starts the task of the connection on the runtime of the caller, if the task does not run.
+    /// For example, the runtime of the earlier task may have ended.
     pub(crate) fn keep_up(&self) {
         // The error is ignored: without a runtime, the next caller starts the task.
         drop(self.link.get().map(Link::keep_up));
@@ -197,7 +197,6 @@ impl<T: SubscriptionTable> Hub<T> {
         }
     }
 
-    /// Sends one event.
     pub(crate) fn send_event(&self, event: T::Event) {
         let mut event = Some(event);
         self.send_all(|| event.take());

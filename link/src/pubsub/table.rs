@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::{channels::Channels, slots::slot_of};
 
-/// Something that a client subscribes to, by one or several channels. In a cluster, all of them lie
-/// in one slot, and the subscription follows that slot from node to node.
+/// Something that a client subscribes to, by one or several channels. In a cluster, all channels of
+/// a topic lie in one slot, and the subscription follows that slot from node to node.
 pub trait Topic: Clone + fmt::Debug + Ord + Send + Sync + 'static {
     /// The slot of its channels.
     fn slot(&self) -> u16;
@@ -85,7 +85,7 @@ pub enum Rejection {
     Elsewhere,
 }
 
-/// The wanted and the confirmed subscriptions of one connection, as pure data: this crate sends the
+/// The wanted and the confirmed subscriptions of one connection, as pure data. This crate sends the
 /// corrections, and passes on the replies and the messages.
 pub trait SubscriptionTable: fmt::Debug + Send + 'static {
     /// What a client subscribes to.
@@ -101,7 +101,7 @@ pub trait SubscriptionTable: fmt::Debug + Send + 'static {
     /// Subscribes to `topic`.
     fn listen(&mut self, topic: &Self::Topic);
 
-    /// Ends what [`listen`](Self::listen) began.
+    /// Ends the subscription to `topic`.
     fn unlisten(&mut self, topic: &Self::Topic);
 
     /// Like [`unlisten`](Self::unlisten), but also drops the pending events of `topic`.

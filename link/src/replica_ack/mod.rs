@@ -4,11 +4,11 @@
 //! connection. For this reason, the client makes a third connection to the server, at the first
 //! use.
 //!
-//! Each batch on it has three steps. First, it touches each write: a replica that acknowledges the
-//! touch has executed the write before it. Then it sends `WAIT`. Last, it looks up each write
-//! again. The touch and the lookup both show that this server has the write. Without them, the
-//! client would not notice if the address has moved, if another server is the primary, or if the
-//! slot has migrated.
+//! Each batch on this connection has three steps. First, the batch touches each write: a replica
+//! that acknowledges the touch has executed the earlier write. Then the batch sends `WAIT`. Last,
+//! it looks up each write again. The touch and the lookup both show that this server has the write.
+//! Without these steps, the client would not notice a moved address, another primary, or a migrated
+//! slot.
 //!
 //! One batch at a time serves all calls: see [`Round`]. Calls that come during a batch share the
 //! next one. One mutex guards the queued calls. No other lock is taken while it is held.
@@ -32,8 +32,8 @@ use crate::{
     pipe::wire::Wire,
 };
 
-/// Two commands that check whether a write is still in Redis. If the write is gone, both reply 0 or
-/// nil.
+/// Two commands that check whether a write is still in Redis. If the write is gone, both commands
+/// return 0 or nil.
 #[derive(Clone, Debug)]
 pub struct Evidence {
     /// Writes the same data again, so that replicas receive another write after the first one.
@@ -51,15 +51,15 @@ pub(super) struct ReplicaAck {
 impl ReplicaAck {
     /// Makes no connection yet.
     pub(super) fn new(dialer: &Arc<Dialer>, command_timeout: Duration) -> Self {
-        // `WAIT` blocks for up to `LONGEST`. That must not count as a missing reply.
+        // `WAIT` blocks for up to `LONGEST`. This time must not count as a missing reply.
         let limit = command_timeout + LONGEST;
         let new_calls = Arc::<NewCalls>::default();
         let watcher = Arc::<NewCalls>::clone(&new_calls);
         Self { link: Link::new(Arc::clone(dialer), watcher, limit), new_calls }
     }
 
-    /// Returns how many replicas have executed the write, as soon as there are enough or the time
-    /// is over. Returns 0 if the write is gone.
+    /// Returns how many replicas have executed the write, as soon as there are `least` replicas or
+    /// the time is over. Returns 0 if the write is gone.
     pub(super) async fn ask(
         &self,
         evidence: Evidence,

@@ -42,7 +42,8 @@ impl Asker {
         self.importing.then(|| cmd("ASKING")).into_iter().chain([question.clone()])
     }
 
-    /// Takes the reply to such a command from `replies`, and skips the reply to `ASKING`.
+    /// Takes the reply to one command of this call from `replies`. Skips the reply to `ASKING`, if
+    /// there is one.
     fn reply(&self, replies: &mut impl Iterator<Item = Value>) -> Value {
         let before = usize::from(self.importing);
         replies.nth(before).unwrap_or(Value::Nil)
@@ -72,7 +73,7 @@ impl Round {
 
     /// Returns the batch to send at `now`: a touch of each new write, a `WAIT`, and a lookup of all
     /// writes. The batch does not touch the writes of earlier calls again, because a slow replica
-    /// would have to execute even more.
+    /// would have to execute even more writes.
     pub(super) fn question(&self, now: Instant) -> Vec<Cmd> {
         let touches = self.new_calls.iter().flat_map(|asker| asker.asks(&asker.evidence.touch));
         let all = self.waiting.iter().chain(&self.new_calls);
@@ -110,8 +111,9 @@ impl Round {
         }
     }
 
-    /// Sends the result to one caller, if it is certain: the number of replicas, if it is enough or
-    /// the time is over; 0 if the write is gone.
+    /// Sends the result to one caller, if the result is certain. The result is 0 if the write is
+    /// gone. Otherwise, the result is the number of replicas, as soon as there are enough or the
+    /// time is over.
     fn judge(
         &mut self,
         asker: Asker,

@@ -1,4 +1,4 @@
-//! Finds hazards in the replies of servers and sentinels. Pure.
+//! Finds hazards in the replies of servers and sentinels. The functions are pure.
 //!
 //! All facts are in replies that the client requests anyway. So the client sends no extra command
 //! and needs no extra permission.

@@ -1,4 +1,4 @@
-//! Reads the reply to INFO. Pure.
+//! Reads the reply to INFO.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ use crate::{address::host_port::HostPort, replies, shown::shown};
 pub(super) struct Info<'a> {
     pub(crate) text: &'a str,
     /// The times of day before the request and after the reply. The server read its clock between
-    /// them.
+    /// these two times.
     pub(crate) asked: (Duration, Duration),
 }
 

@@ -119,7 +119,7 @@ impl Reach {
         }))
     }
 
-    /// Fails if `place` needs a certificate and its host cannot be a name in one.
+    /// Fails if an address of `place` uses TLS and its host cannot be a name in a certificate.
     #[cfg(feature = "tls")]
     pub(crate) fn can_reach(&self, place: &Place) -> Result<(), Error> {
         let is_named = |address: &Address| match address {

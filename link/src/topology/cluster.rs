@@ -1,8 +1,9 @@
 //! Sends each request to the node that has its slot, and follows the slot when it migrates.
 //!
-//! If a node did not execute a request, this module sends it again: to another node after `MOVED`
-//! or `ASK`, or after a pause for `TRYAGAIN`, `CLUSTERDOWN` and the like. A request whose reply was
-//! lost is not sent again here, because only the engine knows whether that is safe.
+//! If a node did not execute a request, this module sends the request again. After `MOVED` or
+//! `ASK`, it sends the request to another node. After a reply such as `TRYAGAIN` or `CLUSTERDOWN`,
+//! it first waits for a pause. If a reply was lost, this module does not send the request again,
+//! because only the caller knows whether a second execution is safe.
 
 use std::{
     convert::Infallible,
@@ -53,7 +54,6 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// Once one node has connected, the others have this long to connect.
 const OTHERS: Duration = Duration::from_millis(250);
 
-/// A cluster.
 #[derive(Debug)]
 pub(crate) struct Cluster<T: SubscriptionTable> {
     pub(super) cluster_state: Arc<ClusterState<T>>,
@@ -106,12 +106,12 @@ impl RequestState {
         Self { until, redirects: 0, asked_at, asks: None, backoff }
     }
 
-    /// Begins a request. Returns the importing node of the last redirect, unless the request that
-    /// got this redirect was sent longer than `limit` ago.
+    /// Begins a request. Returns the importing node of the last redirect, if the request that got
+    /// this redirect was sent less than `limit` ago.
     ///
-    /// In that time, this task may have been suspended, and the slot may have come back and begun
-    /// to migrate again. The importing node would then grant a lock that the owner of the slot has
-    /// granted to another client.
+    /// If this task was suspended for longer, the slot may have come back and begun to migrate
+    /// again. The importing node would then grant a lock that the owner of the slot has granted to
+    /// another client.
     fn sent_to(&mut self, limit: Duration) -> Option<HostPort> {
         let asked_at = std::mem::replace(&mut self.asked_at, Instant::now());
         self.asks.take().filter(|_| asked_at.elapsed() < limit)
@@ -189,8 +189,8 @@ impl<T: SubscriptionTable> Cluster<T> {
         Ok(Self { cluster_state, refresher })
     }
 
-    /// Starts the background tasks on the runtime of the caller, unless they run. For example, the
-    /// runtime of earlier tasks may have ended.
+    /// Starts the background tasks on the runtime of the caller, if the tasks do not run. For
+    /// example, the runtime of earlier tasks may have ended.
     pub(super) fn keep_up(&self) {
         // The error is ignored: without a runtime, the next caller starts the task.
         drop(self.refresher.keep_up());
@@ -453,8 +453,8 @@ impl<T: SubscriptionTable> Cluster<T> {
     }
 
     /// Sends a command and the message about it in one batch. If the node redirects the command,
-    /// sends the command again, and then the message. The message goes to the owner of the slot,
-    /// because the exporting node of a migrating slot still delivers the messages.
+    /// sends the command again, and then the message. The message goes to the owner of the slot.
+    /// While a slot migrates, its owner still delivers the messages.
     pub(super) async fn ask_then_publish(
         &self,
         slot: u16,
@@ -520,7 +520,7 @@ async fn send_as<T: SubscriptionTable>(
     let replies = node.commands.call_all(&[cmd("ASKING"), command.clone()]).await?;
     match <[Value; 2]>::try_from(replies) {
         // If the ACL denies `ASKING`, this node redirects the command to the owner of the slot. The
-        // owner would redirect it here again, without an end.
+        // owner would redirect the command to this node again, without an end.
         Ok([refused @ Value::ServerError(_), Value::ServerError(moved)])
             if moved.code() == "MOVED" =>
         {

@@ -1,8 +1,8 @@
 //! The nodes of a cluster, by the slot map that this client currently uses.
 //!
 //! If a node is no longer a primary, the client closes its connections to that node, even if they
-//! work. Otherwise it would send more commands to a replaced node, and would receive messages only
-//! from there.
+//! work. Otherwise the client would send more commands to a replaced node, and would receive
+//! messages only from that node.
 //!
 //! # Locks
 //!
@@ -135,7 +135,6 @@ impl<T: SubscriptionTable> ClusterState<T> {
         self.known.lock().snapshot.owner(slot)?.as_ref().ok().cloned()
     }
 
-    /// Returns the address of the owner of `slot`.
     pub(super) fn address_of_owner(&self, slot: u16) -> Option<HostPort> {
         let known = self.known.lock();
         let map = known.snapshot.map();

@@ -210,11 +210,11 @@ impl<T: SubscriptionTable> Topology<T> {
     }
 
     /// Returns how many replicas have acknowledged the write in `slot` that `evidence` finds. It
-    /// returns as soon as there are `least`, or after the time `within`.
+    /// returns as soon as there are `least` replicas, or after the time `within`.
     ///
     /// # Errors
     ///
-    /// If no server replies, or it rejects the request.
+    /// If no server replies, or the server rejects the request.
     pub async fn replicated(
         &self,
         slot: u16,
@@ -265,7 +265,7 @@ impl<T: SubscriptionTable> Topology<T> {
         self.by(|node| node.subscriptions.listen(topic), |it| it.cluster_state.listen(topic));
     }
 
-    /// Ends what [`listen`](Self::listen) began.
+    /// Ends the subscription to `topic`.
     pub fn unlisten(&self, topic: &T::Topic) {
         self.by(|node| node.subscriptions.unlisten(topic), |it| it.cluster_state.unlisten(topic));
     }
@@ -303,8 +303,8 @@ impl<T: SubscriptionTable> Topology<T> {
 
     // Health.
 
-    /// Starts the background tasks on the runtime of the caller, unless they run. For example, the
-    /// runtime of earlier tasks may have ended.
+    /// Starts the background tasks on the runtime of the caller, if the tasks do not run. For
+    /// example, the runtime of earlier tasks may have ended.
     pub fn keep_up(&self) {
         self.by(Node::keep_up, Cluster::keep_up);
     }

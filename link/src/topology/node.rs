@@ -98,8 +98,8 @@ impl<T: SubscriptionTable> Node<T> {
         Self { common, commands, subscriptions, replica_ack }
     }
 
-    /// Starts the background tasks on the runtime of the caller, unless they run. For example, the
-    /// runtime of earlier tasks may have ended.
+    /// Starts the background tasks on the runtime of the caller, if the tasks do not run. For
+    /// example, the runtime of earlier tasks may have ended.
     pub(super) fn keep_up(&self) {
         // The error is ignored: without a runtime, the next caller starts the task.
         drop(self.commands.keep_up());

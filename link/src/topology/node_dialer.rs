@@ -14,15 +14,14 @@ use crate::{
     session::reach::Reach,
 };
 
-/// Makes dialers for the nodes.
 #[derive(Debug)]
 pub(super) struct NodeDialer {
     settings: Settings,
     client_id: String,
     /// User, password and TLS of the first seed. All nodes have the same.
     seed: Target,
-    /// All dialers share it, because a new one for TLS reads all authorities that the system
-    /// trusts.
+    /// All dialers share this value, because a new one for TLS would read all authorities that the
+    /// system trusts.
     reach: Arc<Reach>,
 }
 
@@ -43,8 +42,8 @@ impl NodeDialer {
         Ok(Target { place: reached, ..self.seed.clone() })
     }
 
-    /// Returns a dialer. If the kind of channels is known, the connection may last; otherwise it is
-    /// only for one visit.
+    /// Returns a dialer. Without `channels`, the dialer is only for one visit: its connections load
+    /// no scripts.
     pub(super) fn dialer(
         &self,
         at: &HostPort,

@@ -37,8 +37,8 @@ const SELDOM: Duration = Duration::from_secs(5);
 
 /// The shortest and the longest pause between requested refreshes. Within these limits, the pause
 /// is 1 / `PART` of the time since the topology last changed. For example, a failover that takes
-/// eight seconds is noticed at most one second late. If a node stays unreachable, the pauses grow,
-/// so that it costs the other nodes little.
+/// eight seconds is noticed at most one second late. If a node stays unreachable, the pauses grow.
+/// So the refreshes cost the other nodes little.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 const PART: u32 = 8;
 
@@ -101,8 +101,8 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         }
     }
 
-    /// Starts the task on the runtime of the caller, unless it runs. For example, the runtime of
-    /// the earlier task may have ended.
+    /// Starts the task on the runtime of the caller, if the task does not run. For example, the
+    /// runtime of the earlier task may have ended.
     ///
     /// # Errors
     ///

@@ -29,7 +29,6 @@ const GUESTS_STAY: Duration = Duration::from_secs(15);
 /// A node, or why the client cannot connect to it.
 type Found<T> = Result<Arc<Node<T>>, String>;
 
-/// Nodes by address.
 type Nodes<T> = BTreeMap<HostPort, Arc<Node<T>>>;
 
 /// Nodes without slots, and the time of their last request.
@@ -167,8 +166,8 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         }
     }
 
-    /// Returns why requests about `slot` reach no node, unless one is connected or the first search
-    /// for the cluster still runs.
+    /// Returns why requests about `slot` reach no node. Returns `None` if requests may reach a
+    /// node, or while the first search for the cluster runs.
     pub(super) fn unavailability(&self, slot: u16) -> Option<Failure> {
         let is_sought = !self.has_map() && self.obstacle.is_none();
         let may_work = match self.owner(slot) {
@@ -240,8 +239,8 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         self.slotless.contains_key(at) || self.map.masters().contains(at)
     }
 
-    /// Returns the node at `at`, if there is one. If it has no slots, it is kept for a while from
-    /// now on.
+    /// Returns the node at `at`, if there is one. A node without slots is kept for a while from now
+    /// on.
     pub(super) fn node_at(&mut self, at: &HostPort, now: Instant) -> Option<Arc<Node<T>>> {
         let index = self.map.masters().iter().position(|it| it == at);
         if let Some(Ok(node)) = index.and_then(|index| self.nodes.get(index)) {

@@ -23,7 +23,7 @@ pub(super) enum Source {
     Around(String),
     /// The kind of channels of the cluster.
     Channels,
-    /// The map of the cluster.
+    /// The slot map of the cluster.
     Slots,
 }
 
@@ -87,7 +87,7 @@ impl Warnings {
         self.log_sentinel_hazards(dialer);
     }
 
-    /// Logs new hazards of the sentinels.
+    /// Logs new hazards of the sentinels, and of the other servers of the URL.
     pub(super) fn log_sentinel_hazards(&self, dialer: &Dialer) {
         self.log(Source::Around(dialer.place()), dialer.findings());
     }
@@ -147,7 +147,6 @@ impl ActiveHazards {
         (new, over)
     }
 
-    /// Drops the hazards of this place.
     fn forget(&mut self, place: &str) {
         self.0.retain(|(source, _)| !source.is_at(place));
     }

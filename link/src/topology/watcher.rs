@@ -1,5 +1,5 @@
-//! Watches the connection for commands: warns of hazards, checks whether they are resolved, and
-//! sends an event when commands work again after a loss and when another server replies.
+//! Watches the connection for commands: warns of hazards, and checks whether they are resolved.
+//! Sends an event when commands work again after a loss, and when another server replies.
 
 use std::{
     convert::Infallible,
