@@ -68,7 +68,7 @@ impl Client {
     /// `rediss-cluster://…` with TLS.
     ///
     /// If a primary has replicas and there are no sentinels, list all addresses:
-    /// `redis://host1,host2`. If sentinels know the primary, use
+    /// `redis://host1,host2`. If sentinels watch the primary, use
     /// `redis-sentinel://[user[:password]@]sentinel1[:port],sentinel2/master[/database]`, or
     /// `rediss-sentinel://…` with TLS. See [the guide](crate::docs::guide::deployments).
     ///
@@ -101,7 +101,7 @@ impl Client {
     /// or address. It logs the cause at WARN, and [`health`](Self::health) returns the cause.
     ///
     /// On a tokio runtime, the client starts to connect at once. Outside of a runtime, it starts
-    /// with its first call on one.
+    /// with its first call on a runtime.
     ///
     /// # Errors
     ///
@@ -621,9 +621,9 @@ impl Client {
 
     /// Returns what the client of `owner` has published about itself.
     ///
-    /// It sends one request. Returns `None` for a client that publishes nothing, such as a Redisson
-    /// client, and for a client whose holds are all younger than a second: see
-    /// [`ClientBuilder::application`].
+    /// The call sends one request. It returns `None` for a client that publishes nothing, such as a
+    /// Redisson client. It also returns `None` if all holds of the client are younger than a
+    /// second: see [`ClientBuilder::application`].
     ///
     /// # Errors
     ///
@@ -713,12 +713,12 @@ impl Client {
     }
 
     /// Returns the next page of the names that [`names`](Self::names) lists, and moves the cursor
-    /// after it.
+    /// to the following page.
     ///
-    /// It sends one `SCAN`, which reads about 250 keys. So a program can show a large server
-    /// without memory for all names, and without keeping the server busy. A page may be empty, and
-    /// a name may be on several pages. In a cluster, the cursor passes through one primary after
-    /// the other.
+    /// The call sends one `SCAN`, which reads about 250 keys. So a program can list the names of a
+    /// large server without memory for all of them, and without keeping the server busy. A page may
+    /// be empty, and a name may be on several pages. In a cluster, the cursor passes through one
+    /// primary after the other.
     ///
     /// # Errors
     ///

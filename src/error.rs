@@ -18,7 +18,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed.
 ///
-/// Each variant calls for another reaction of the caller.
+/// Each variant needs a different reaction of the caller.
 ///
 /// If another owner holds a lock, [`try_acquire`](crate::Lock::try_acquire) returns `Ok(None)`, not
 /// an error.
@@ -83,7 +83,7 @@ pub enum Error {
     },
 
     /// Two members of a multi-lock exclude each other, such as the two sides of one read-write
-    /// lock. A multi-lock of both would wait for itself.
+    /// lock. A multi-lock of these two members would wait for itself.
     #[error("invalid multi-lock: two members named `{name}` exclude each other; remove one member")]
     ConflictingMembers {
         /// The name that the two members have in common.
@@ -341,9 +341,9 @@ pub enum Error {
         name: Name,
         /// How long the caller waited, rounded down to milliseconds.
         waited: Duration,
-        /// The holder at the last request. If the count of this holder is 0, it does not hold
-        /// `name`: it is a writer that queued earlier. `None` for permits and latches, because the
-        /// store does not return their holders.
+        /// The holder at the last request. A holder with a count of 0 does not hold `name`: it is a
+        /// writer that queued earlier. `None` for permits and latches, because the store does not
+        /// return their holders.
         holder: Option<Holder>,
         /// Whether another guard of this client holds `name`. Then the task may have waited for
         /// itself. `false` if that guard was released, and the store has not yet processed the
@@ -432,7 +432,7 @@ pub enum Error {
     },
 }
 
-/// Returns why the caller waited in vain, if the store returned the cause.
+/// Returns why the caller did not acquire, if the store returned the cause.
 fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     match holder {
         None if unset => ": the number of permits was never set; call set_if_absent".into(),

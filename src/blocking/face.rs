@@ -27,8 +27,8 @@ macro_rules! waits {
     )+};
 }
 
-/// `Clone` and `Debug` of an object with a `core` and an `inner`. `derive` would also require them
-/// of the elements `$of`.
+/// `Clone` and `Debug` of an object with a `core` and an `inner`. `derive` would also require these
+/// traits of the elements `$of`.
 macro_rules! shares {
     ($type:ident<$($of:ident),+; $($codec:ident),+>) => {
         impl<$($of,)+ $($codec: Clone),+> Clone for $type<$($of,)+ $($codec),+> {
@@ -41,7 +41,7 @@ macro_rules! shares {
     };
 }
 
-/// `Debug` of an object, as of its `inner`.
+/// `Debug` of an object, with the same output as `Debug` of its `inner`.
 macro_rules! shows {
     ($type:ident<$($of:ident),+; $($codec:ident),+>) => {
         impl<$($of,)+ $($codec: fmt::Debug),+> fmt::Debug for $type<$($of,)+ $($codec),+> {

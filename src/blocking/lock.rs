@@ -200,7 +200,7 @@ impl<K> Lock<K> {
         match self.core.wait(self.inner.enter_again(&entered.holding, max_wait))? {
             Ok(guard) => Ok(Some(Guard::new(guard, &self.core, ThisThread::new(entered)))),
             // The hold was just lost. So the caller acquires the lock as if for the first time,
-            // unless this thread holds the other side of it.
+            // unless this thread holds the other side of the lock.
             Err(Error::Lost { .. }) => self.enter_under_write(max_wait),
             Err(error) => Err(error),
         }

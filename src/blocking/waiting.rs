@@ -87,7 +87,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// [`Error::InsideAsync`] if a task of an async runtime calls this.
+    /// [`Error::InsideAsync`] if a task of an async runtime calls this method.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         wait(&self.running.handle, future)
     }
@@ -169,7 +169,8 @@ fn wait<T>(handle: &Handle, future: impl Future<Output = T>) -> Result<T> {
     Ok(park_on(future))
 }
 
-/// Returns whether the caller is a task of an async runtime. Code inside `spawn_blocking` is not.
+/// Returns whether the caller is a task of an async runtime. Code inside `spawn_blocking` is not
+/// such a task.
 ///
 /// Tokio has no function for this check. But it gives each task a budget of polls
 /// (`tokio::task::coop`), and blocking code has no budget. So this function draws from the budget

@@ -66,7 +66,7 @@ impl Clock {
 
     fn reading(slept: impl Fn() -> Nanos + Send + Sync + 'static) -> Self {
         // If the thread is stopped during a call of `slept`, the result is too small. So the larger
-        // one of two is taken.
+        // result of two calls is taken.
         let slept_before = slept().max(slept());
         Self { slept: Arc::new(slept), slept_before }
     }

@@ -85,7 +85,6 @@ impl Core {
         u32::try_from(Arc::strong_count(&self.waited_for)).unwrap_or(u32::MAX) - 1
     }
 
-    /// Returns how often a server was replaced.
     pub(super) fn moves(&self) -> u64 {
         self.moves.load(Ordering::Acquire)
     }

@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 
-    /// Once, each such event queued all recent releases again, even if they were still queued.
+    /// Once, each `Event::Moved` queued all recent releases again, even if they were still queued.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_is_queued_once_per_claim() {
         let memory = MemoryStore::new();
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(engine.core.pending.listed(), 0);
     }
 
-    /// Once, when a second server was replaced, the client had forgotten this release, as if it
-    /// were much older.
+    /// Once, when a second server was replaced, the client had forgotten a repeated release, as if
+    /// this release were much older.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_survives_a_second_change_of_server() {
         const LONG: Duration = Duration::from_secs(120);
@@ -174,8 +174,8 @@ mod tests {
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 
-    /// Once, a release had the time of its first request, so the client forgot it when it noted a
-    /// later release.
+    /// Once, the client noted a release with the time of its first request. The client then forgot
+    /// this release when it noted a later one.
     #[tokio::test(start_paused = true)]
     async fn recent_release_is_repeated_after_any_duration() {
         const LONG: Duration = Duration::from_secs(120);

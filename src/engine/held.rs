@@ -39,7 +39,8 @@ impl Held {
         Self { watch: Watch { hold, engine: Arc::clone(engine) }, released: false }
     }
 
-    /// Returns how long a caller that runs work under the hold waits for the release after it.
+    /// Returns how long a caller that has run work under the hold waits for the release of the
+    /// hold.
     pub(crate) fn release_after_run(&self) -> Duration {
         self.watch.engine.limits.release_after_run
     }
@@ -139,8 +140,8 @@ impl Watch {
         &self.hold.grant.claim
     }
 
-    /// Notes that the user can use the owner of this hold in other requests, so that the grant must
-    /// not be handed off.
+    /// Notes that the user can use the owner of this hold in other requests, so the grant must not
+    /// be handed off.
     pub(crate) fn note_more(&self) {
         self.hold.note_more();
     }
@@ -303,8 +304,8 @@ mod tests {
 
     use super::*;
 
-    /// Once, if the store replied to a new number of shares that the hold was lost, the client
-    /// treated this as a success.
+    /// Once, the client sent a new number of shares, and the store replied that the hold was lost.
+    /// The client treated this reply as a success.
     #[tokio::test(start_paused = true)]
     async fn release_of_a_lost_share_reports_the_loss_to_all() {
         for dropped in [true, false] {

@@ -111,7 +111,6 @@ impl Hold {
         }
     }
 
-    /// Sets why the caller holds the object.
     pub(super) fn with_reason(self, reason: Option<Arc<str>>) -> Self {
         Self { reason, ..self }
     }
@@ -161,7 +160,6 @@ impl Hold {
         self.lease(&self.state.lock()).renew_at()
     }
 
-    /// Returns the lease profile of the grant.
     pub(super) fn profile(&self) -> LeaseProfile {
         let ttl = self.renewed.then_some(self.grant.claim.ttl);
         let units = self.grant.claim.units();
@@ -216,7 +214,6 @@ impl Hold {
         }
     }
 
-    /// Returns the request that renews the hold.
     pub(crate) fn renewal(&self) -> Renewal {
         let Claim { object, owner, share, .. } = self.grant.claim.clone();
         Renewal { object, owner, share, ttl: self.profile().ttl }
@@ -323,7 +320,7 @@ impl Hold {
     }
 
     /// Ends the hold as released, if another hold of this client can use its unchanged grant, and
-    /// the local budget is not spent. Returns whether it did.
+    /// the local budget is not spent. Returns whether the hold ended.
     pub(super) fn pass_on(&self, now: Instant) -> bool {
         let state = self.state.lock();
         let may = self.may_stay(now) && self.is_as_granted(&state, now);
@@ -378,8 +375,8 @@ impl Hold {
     }
 
     /// Whether the hold counts as present until the store has replied to its release. After a write
-    /// hold, tasks may share the read hold of the writer only after this reply, because until then
-    /// a guarded write may reach the store.
+    /// hold, tasks may share the read hold of the writer only after this reply. Before this reply,
+    /// a guarded write may still reach the store.
     pub(super) fn leaves_when_answered(&self) -> bool {
         self.object().traits().is_shared() || self.is_read_under_write()
     }
@@ -411,8 +408,8 @@ impl Hold {
         self.renewed && sound && fresh && few && self.may_stay(now)
     }
 
-    /// Whether the hold will end soon, so that a waiter that comes at `now` and may not share it
-    /// should wait for its end. Either its release is in flight, or a limit of sharing is reached.
+    /// Whether the hold will end soon: its release is in flight, or a limit of sharing is reached.
+    /// A waiter that comes at `now` and may not share the hold should wait for this end.
     pub(super) fn is_about_to_leave(&self, now: Instant) -> bool {
         let past = now.checked_duration_since(self.grant.budget.until.into());
         let just_past = past.is_some_and(|past| past < SHARING_PAST);
@@ -475,7 +472,6 @@ impl Hold {
         }
     }
 
-    /// Returns the number of shares.
     pub(super) fn shares(&self) -> u32 {
         self.shares.load(Ordering::Acquire)
     }

@@ -19,8 +19,8 @@ use crate::{
 /// A hold shorter than this is not published, so it costs no request.
 const LASTS: Duration = Duration::from_secs(1);
 
-/// How long Redis keeps the text. While a hold lasts, the text is published again after a third of
-/// this time.
+/// How long Redis keeps the client info. While a hold lasts, the client info is published again
+/// after a third of this time.
 const RESTS: Duration = Duration::from_secs(30);
 
 /// Publishes the client info of `client` until the engine is dropped, or the server denies the

@@ -1,4 +1,4 @@
-//! The parts that all primitives share. They know no keys, scripts or connections.
+//! The parts that all primitives share. They do not depend on keys, scripts or connections.
 //!
 //! ```text
 //! acquire                   THE waiting loop
@@ -26,8 +26,8 @@
 //!
 //! Locks are taken in this order: `listening` of `contention`; then `entries` of `contention` or
 //! the watchdog's plan, never both; then a hold's state, an inbox, the pending releases or the
-//! recent releases. The engine calls no function of the store under these locks, except under
-//! `listening`, because the store may hold its own lock while it sends an event to the engine.
+//! recent releases. The store may hold its own lock while it sends an event to the engine. So the
+//! engine calls no function of the store under these locks, except under `listening`.
 
 pub(crate) mod acquire;
 pub(crate) mod clock;
@@ -185,8 +185,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts the background task on this runtime, unless it runs already. Returns whether it runs:
-    /// it may not, if this runtime has ended, too.
+    /// Starts the background task on this runtime, unless it runs already. Returns whether the task
+    /// runs. The task does not run if this runtime has ended, too.
     fn revive(&self) -> bool {
         // Each acquisition comes here, so the usual case costs only one atomic load.
         let running = self.runs.load(Ordering::Acquire);

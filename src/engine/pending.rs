@@ -72,7 +72,6 @@ impl PendingRelease {
         }
     }
 
-    /// The key for which at most one pending release exists.
     fn unique_key(&self) -> Option<UniqueKey> {
         match self {
             Self::Recount { hold } => Some(UniqueKey::Recount(hold.grant.id)),
@@ -96,7 +95,6 @@ enum UniqueKey {
     Recount(u64),
 }
 
-/// The pending releases of this client.
 #[derive(Default)]
 pub(crate) struct PendingReleases {
     list: Mutex<List>,
@@ -129,9 +127,9 @@ impl List {
         self.queued.insert(self.last, pending);
     }
 
-    /// Removes the release with this number, unless it was queued again meanwhile. In that case it
-    /// stays, because the run may have come a moment too early, or may have reached a replaced
-    /// server.
+    /// Removes the release with this number, unless it was queued again meanwhile. A release that
+    /// was queued again stays, because its run may have come a moment too early, or may have
+    /// reached a replaced server.
     fn remove(&mut self, number: u64) {
         let Some(pending) = self.queued.remove(&number) else { return };
         let again = pending.unique_key().and_then(|unique_key| self.unique_key.remove(&unique_key));

@@ -1,8 +1,8 @@
 //! Recent releases. If a server is replaced, the client repeats them at the new server, which may
 //! not have received them.
 //!
-//! A repeated release cannot end another hold: after the release of an owner was sent, no hold uses
-//! this owner again, and a hand-off sends no release.
+//! A repeated release cannot end another hold. After the release of an owner was sent, no hold uses
+//! this owner again. A hand-off sends no release.
 //!
 //! The list has a bounded length. Only releases up to a certain age are repeated. The age counts
 //! back from the last release, so that no release is forgotten while the store is unreachable. One
@@ -31,8 +31,8 @@ struct RecentRelease {
 
 impl RecentReleases {
     /// Notes that the store has replied to the release of `claim`, last sent at `asked_at`. Returns
-    /// whether the release is remembered. Not remembered are releases of permits without a lease,
-    /// removals of queue entries (`Leave`), and releases that leave their permits acquired
+    /// whether the release is remembered. The list does not remember releases of permits without a
+    /// lease, removals of queue entries (`Leave`), or releases that leave their permits acquired
     /// (`Forget`).
     pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) -> bool {
         let released = matches!(mode, ReleaseMode::Broadcast | ReleaseMode::HandOver);

@@ -122,7 +122,6 @@ impl Engine {
         self.unreachable(name).map_or(Ok(()), |failure| Err(Error::about(name, failure)))
     }
 
-    /// Returns the current holder of `object`.
     pub(crate) async fn holder(&self, object: &Object) -> Result<Option<Holder>, Error> {
         self.ask(&object.name, |store| store.holder(object)).await
     }
@@ -195,7 +194,6 @@ impl Engine {
         self.release_hold(claim).await
     }
 
-    /// Returns the last releases by force.
     pub(crate) async fn forced_releases(&self) -> Result<Vec<ForcedRelease>, Error> {
         let every = Name::new("*")?;
         self.ask(&every, audit::read).await

@@ -11,8 +11,8 @@ pub(crate) type RetryIf = fn(&Failure) -> bool;
 /// A reply, and what is known of earlier requests without a reply.
 pub(crate) struct Answered<T> {
     pub(crate) answer: T,
-    /// Whether an earlier request got no reply. The store may have executed it before the one that
-    /// got the reply.
+    /// Whether an earlier request got no reply. The store may have executed that request before the
+    /// request that got the reply.
     pub(crate) unsure: bool,
     /// When the request with the reply was due, if it was not the first request.
     pub(super) again_at: Option<Instant>,

@@ -28,8 +28,9 @@ pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// requests.
 pub(super) const LONGEST_SEATED_WAIT: Duration = Duration::from_millis(1_500);
 
-/// How long after adding its queue entry a waiter sends its next request; up to a quarter of this
-/// time is added. Until that request, no message reports that another client has acquired the lock.
+/// A waiter that has added its queue entry sends its next request after this time, plus a random
+/// part of up to a quarter. Until that request, no message reports that another client has acquired
+/// the lock.
 pub(super) const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// The longest wait without a subscription.
@@ -97,13 +98,14 @@ pub(super) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
 pub(super) const ASKER_RESTS: Duration = Duration::from_secs(1);
 
 /// How long the owner of the request slot may wait for a reply, which may be late. The time counts
-/// in the same way.
+/// from the first check that finds the owner without a reply.
 pub(super) const ANSWER_RESTS: Duration = Duration::from_secs(5);
 
 // Holding.
 
-/// A message that a lock is free makes its holder check the hold, but only this long after the
-/// grant or the last check: the message may be about the previous hold, and there may be very many.
+/// If a message says that a lock is free, its holder checks the hold. The check comes at least this
+/// long after the grant or the last check. The message may be about the previous hold, and there
+/// may be very many messages.
 pub(super) const ECHO: Duration = Duration::from_millis(25);
 
 /// How long the delay of the last renewal is shown. A scrape by Prometheus, usually once in a minute,
@@ -165,10 +167,10 @@ const fn most(time: Duration) -> u128 {
 const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(QUEUE_RESTS.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
 const _: () = assert!(IDLE_LIFETIME.as_millis() >= CONTENDED.as_millis());
-// A waiter repeats its request before the store forgets it, however late replies are. The same
-// holds for a waiter with an entry per task.
+// A waiter repeats its request before the store forgets this waiter, however late replies are. The
+// same holds for a waiter with an entry per task.
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
-// The waiter that has waited longest repeats its request before the store forgets it.
+// The waiter that has waited longest repeats its request before the store forgets this waiter.
 const _: () = assert!(LONGEST_WAITER_RESTS.as_millis() > most(LONGEST_WAIT));
 // If a waiter is too new to be warned of a reservation, its first request is still to come.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());

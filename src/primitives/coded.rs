@@ -9,8 +9,9 @@ use crate::{
     store::MAX_VALUE_BYTES,
 };
 
-/// Returns the bytes of `value`, which belongs to the object `name`. If they are too long, the error
-/// names the value: `what` is its kind, and `of` its key, or `None` if it is known by its own bytes.
+/// Returns the bytes of `value`, which belongs to the object `name`. If the bytes are too long, the
+/// error names the value: `what` is its kind, and `of` is its key. If `of` is `None`, the error
+/// names the value by its own bytes.
 pub(super) fn encode<T, C: Codec<T>>(
     name: &Name,
     codec: &C,
@@ -35,8 +36,8 @@ pub(super) fn too_long(name: &Name, what: String) -> Error {
     Error::ValueTooLong { name: name.clone(), what, most: MAX_VALUE_BYTES }
 }
 
-/// Returns what an error calls such a thing: its kind, and the beginning of `bytes`, by which the
-/// user finds it.
+/// Returns the text by which an error names a key, a value or an element: its kind, and the
+/// beginning of `bytes`.
 pub(super) fn called(what: &str, bytes: &[u8]) -> String {
     format!("{what} `{}`", shown(&String::from_utf8_lossy(bytes)))
 }

@@ -24,7 +24,7 @@ use crate::{
 /// A `DoubleBarrier` is a name and the number of members, so creating one sends no request. **All
 /// clients must use the same number**, and must not use the name for a [`Barrier`], too. The
 /// members that enter together are a generation. The next generation enters after all members of
-/// the one before have left. Redisson has no such object.
+/// the generation before have left. Redisson has no such object.
 ///
 /// As at a [`Barrier`], each waiting task is a member. While a member is inside, a background task
 /// renews its membership every third of the client's [`ttl`](crate::ClientBuilder::ttl). If the

@@ -449,10 +449,10 @@ impl Observer {
     /// Returns the leader. Each call after the first one waits until the leader has changed.
     ///
     /// A change is another leader, another value, or no leader (`None`). A pub/sub message
-    /// announces each change. If the message is lost, or if a Redisson client has won, which sends
-    /// no such message, the observer notices the change within 4 seconds. When the lease of a dead
-    /// leader ends, the observer notices it at once. While the store is unreachable, the call waits
-    /// and retries.
+    /// announces each change. A Redisson client that has won sends no such message. If a message is
+    /// lost or was not sent, the observer notices the change within 4 seconds. When the lease of a
+    /// dead leader ends, the observer notices it at once. While the store is unreachable, the call
+    /// waits and retries.
     ///
     /// # Errors
     ///
@@ -480,8 +480,8 @@ impl Observer {
     }
 }
 
-/// Returns the leader if it differs from `last`. Otherwise returns when to ask again: when its
-/// lease may have ended.
+/// Returns the leader if it differs from `last`. Otherwise returns when to ask again: when the
+/// lease of the leader may have ended.
 async fn change(
     store: &RedisStore,
     name: &Name,

@@ -1,4 +1,4 @@
-//! Macros for sections of the rustdoc. Those for examples add the hidden lines that create the
+//! Macros for sections of the rustdoc. The macros for examples add the hidden lines that create the
 //! client and the object.
 
 /// The section *Examples* of an item of the async API. Rustdoc hides the lines that create

@@ -1,5 +1,5 @@
-//! The fenced lock: each hold has a token, a number that is higher than that of the hold before.
-//! Receivers of writes use it to reject late writes.
+//! The fenced lock: each hold has a token, a number that is higher than the token of the hold
+//! before. Receivers of writes use the token to reject late writes.
 
 use std::{marker::PhantomData, num::NonZero};
 
@@ -31,9 +31,9 @@ use crate::{
 /// **Each name has a counter in Redis that never expires.** If you need fenced locks for many
 /// short-lived names, first read [the guide](crate::docs::guide::correctness#keys-of-tokens).
 ///
-/// In Redisson, it is the `RFencedLock` of the same name, with the same counter. A plain [`Lock`]
-/// of the same name is the same lock: only one of them can be held at a time. A hold of the plain
-/// lock has no token.
+/// In Redisson, a fenced lock is the `RFencedLock` of the same name, with the same counter. A plain
+/// [`Lock`] of the same name is the same lock: only one of them can be held at a time. A hold of
+/// the plain lock has no token.
 #[doc = example!(fenced:
     "let first = lock.acquire().await?;",
     "let token = first.token();",

@@ -20,10 +20,9 @@ use crate::{
 /// [`LockGuard`](crate::LockGuard), [`FencedGuard`](crate::FencedGuard),
 /// [`SemaphoreGuard`](crate::SemaphoreGuard) and [`ExpirablePermits`](crate::ExpirablePermits).
 ///
-/// A dropped guard is released **soon**, by a background task, which can only log an error. To
-/// release now, and to learn whether the hold had lasted, call [`release`](Self::release). Before
-/// `main` returns, call [`Client::shutdown`](crate::Client::shutdown), which completes pending
-/// releases.
+/// A background task releases a dropped guard **soon**, and can only log an error. To release now,
+/// and to learn whether the hold had lasted, call [`release`](Self::release). Before `main`
+/// returns, call [`Client::shutdown`](crate::Client::shutdown), which completes pending releases.
 ///
 /// A guard may move to another task or thread. A guard is not `Clone`. To get a second guard of a
 /// lock, call [`reenter`](Self::reenter): Redis then counts two guards.
@@ -61,13 +60,13 @@ impl<K> Guard<K> {
     /// work is already done. That work may have overlapped with the work of another holder.
     /// [`Release::into_result`] turns `NotHeld` into an error.
     ///
-    /// If a failover happens during the release, the new primary may not know the hold. The call
+    /// If a failover happens during the release, the new primary may not have the hold. The call
     /// then reports [`LostReason::InDoubt`], because there are two possible reasons: the old
     /// primary executed the release, or the hold was lost before.
     ///
     /// If some permits of the guard were lost, the call releases the rest. If another client has
-    /// deleted the semaphore, the call releases no permits, because they would create permits that
-    /// no client has set.
+    /// deleted the semaphore, the call releases no permits, because the release would create
+    /// permits that no client has set.
     ///
     /// # Errors
     ///
@@ -261,8 +260,8 @@ impl<K> Guard<Lock<K>> {
     ///   may still happen** while this hold lasts. The client never sends the write twice. After a
     ///   release of the lock, the write cannot happen.
     /// - [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store rejected the
-    ///   request. Nothing was written. For example, `Refused` is the error of a write to a field of
-    ///   a key that is not a hash, and of a write to the key of the lock.
+    ///   request. Nothing was written. For example, `Refused` is the error of a write to the key of
+    ///   the lock, or to a field of a key that is not a hash.
     /// - [`Error::Duration`] if a time in `writes` is invalid.
     /// - [`Error::PartialWrite`] if the Redis user lacks the ACL permission for a later write. The
     ///   writes before it stay.

@@ -1,5 +1,5 @@
-//! Guarded writes: writes that the store executes only while the lock is held. Guards and their
-//! work use them.
+//! Guarded writes: writes that the store executes only while the lock is held. Guards, and the work
+//! that runs under a guard, use guarded writes.
 
 use crate::{
     domain::{Edit, Failure, Name, Script, Value, Work, Write, checked},

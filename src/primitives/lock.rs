@@ -166,14 +166,14 @@ impl<K> Lock<K> {
     ) -> Result<Guard<Self>> {
         let lost = |reason| Error::Lost { name: self.name().clone(), reason };
         if !other.is_of(&self.engine) {
-            // Tasks of one client share a read hold. The client of this lock does not know a writer
-            // of another client, so its later readers would join the read hold while that writer
-            // writes.
+            // Tasks of one client share a read hold. If `other` belongs to another client, the
+            // client of this lock has no record of that writer. So its later readers would join the
+            // read hold while that writer writes.
             return Err(Error::NotWriting { name: self.name().clone() });
         }
         other.remaining().map_err(lost)?;
-        // The hold now also has a reader in the store. A task that got it by a hand-off would not
-        // know the reader, so the hold is not handed off.
+        // The hold now also has a reader in the store. After a hand-off, the next task would have
+        // no record of this reader, so the hold is not handed off.
         other.note_read_under_write();
         let request =
             AcquireRequest { writer: Some(other.claim().owner.clone()), ..self.request()? };
@@ -199,10 +199,10 @@ impl<K> Lock<K> {
     /// [`Error::NotReady`] if the server's memory is full. [`Error::ShutDown`] if the client was
     /// shut down. [`Error::NoRuntime`] outside of tokio.
     ///
-    /// If the lock is [`replicated`](Self::replicated): [`Error::NotReplicated`] if too few
-    /// replicas acknowledged the grant, [`Error::Unavailable`] if the client could not ask for the
-    /// number of acknowledgements, and [`Error::Lost`] if the lease ended before enough replicas
-    /// acknowledged the grant.
+    /// A [`replicated`](Self::replicated) lock has three more errors. [`Error::NotReplicated`] if
+    /// too few replicas acknowledged the grant. [`Error::Unavailable`] if the client could not
+    /// request the number of acknowledgements. [`Error::Lost`] if the lease ended before enough
+    /// replicas acknowledged the grant.
     ///
     /// # Cancel safety
     ///

@@ -22,8 +22,8 @@ use crate::{
 /// Redisson, it is the `RPermitExpirableSemaphore` of the same name.
 ///
 /// By default, a background task renews the permits until their guard is dropped. If the holder's
-/// process dies, they are free again at most 30 seconds later. With [`lease`](Self::lease), permits
-/// are **never renewed**: they are free again after that time, even if the work continues.
+/// process dies, the permits are free again at most 30 seconds later. With [`lease`](Self::lease),
+/// permits are **never renewed**: they are free again after that time, even if the work continues.
 ///
 /// There are no permits until a client sets their number by [`set_if_absent`](Self::set_if_absent).
 /// **If the store loses its data, it loses this number.** Then there are no permits until a client
@@ -31,8 +31,8 @@ use crate::{
 /// acquisition, and not only when the program starts.
 ///
 /// **Do not use both names `x` and `{x}`.** As in Redisson, each of these two semaphores has its
-/// own number of free permits, but they share one set of leases. So if a permit of one expires, it
-/// may be added to the free permits of the other.
+/// own number of free permits, but they share one set of leases. So if a permit of one semaphore
+/// expires, it may be added to the free permits of the other semaphore.
 #[doc = example!("let permits = client.expirable_semaphore(\"printers\")?;":
     "permits.set_if_absent(3).await?;",
     "",
@@ -436,7 +436,7 @@ impl Guard<ExpirableSemaphore> {
     /// Returns the ids of the permits of this guard.
     ///
     /// The caller may use the ids later. So after a call of this method or of
-    /// [`owner`](Self::owner), a release goes to the store, and the permits are not handed off to
+    /// [`owner`](Self::owner), a release goes to the store. The permits are not handed off to
     /// another task of this process. The store never grants the same id again.
     #[doc = example!(permits:
         "let guard = permits.acquire().await?;",

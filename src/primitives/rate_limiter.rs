@@ -92,8 +92,8 @@ impl RateLimiter {
     /// # Cancel safety
     ///
     /// If the future is dropped, its task loses its position among the waiting tasks. The store has
-    /// no data about the task until it grants the permits. If it has just granted the permits, they
-    /// count.
+    /// no data about the task until it grants the permits. If the store has just granted the
+    /// permits, they count.
     #[doc = example!(api:
         "api.acquire(10).await?;",
         "api.acquire(10).await?; // a second later")]
@@ -181,8 +181,8 @@ impl RateLimiter {
         })
     }
 
-    /// Releases the permits that the caller did not use. `unused` is how many of `permits` these
-    /// are.
+    /// Releases the permits of the grant `permits` that the caller did not use. `unused` is their
+    /// number.
     ///
     /// The unused permits are free at once. If one interval has passed since the grant, all of its
     /// permits are free without this call.

@@ -61,8 +61,8 @@ impl ReadWriteLock {
 
     replicated!("leasehold::Client", "read_write_lock", |this, replicas| Self { replicas, ..this });
 
-    /// Sets whether readers let a writer go first that began to wait before them. Default: yes, in
-    /// ten of every twenty seconds.
+    /// Sets whether readers wait for a writer that began to wait before them. Default: yes, in ten
+    /// of every twenty seconds.
     ///
     /// With `false`, a stream of readers can block a writer for ever.
     ///

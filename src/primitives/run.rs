@@ -303,8 +303,8 @@ where
     }
 }
 
-/// Drops work whose lock was lost, at once or after its grace period. Returns its result if it
-/// completed.
+/// Drops work whose lock was lost, at once or after its grace period. Returns the result of the
+/// work, if the work completed.
 async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) -> Option<T> {
     match on_loss {
         OnLoss::Cancel => None,

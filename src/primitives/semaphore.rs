@@ -15,14 +15,14 @@ use crate::{
 
 /// A number of permits. **A process that crashes keeps its permits for ever.**
 ///
-/// Use an [`ExpirableSemaphore`](crate::ExpirableSemaphore) instead, unless Redisson clients use
-/// this semaphore: its permits have a lease, so the permits of a dead process come back. If a
-/// process crashes while it holds permits of a `Semaphore`, they come back only when a client
-/// [adds](Self::add) the same number.
+/// Use an [`ExpirableSemaphore`](crate::ExpirableSemaphore) instead, if no Redisson client uses
+/// this semaphore. The permits of an `ExpirableSemaphore` have a lease, so the permits of a dead
+/// process come back. If a process crashes while it holds permits of a `Semaphore`, they come back
+/// only when a client [adds](Self::add) the same number.
 ///
-/// A guard that is dropped just before the program ends may also leak its permits, because the
-/// background task that releases them ends with the runtime. So call
-/// [`shutdown`](crate::Client::shutdown) at the end of every program.
+/// If a guard is dropped just before the program ends, its permits may leak, too. The background
+/// task that releases them ends with the runtime. So call [`shutdown`](crate::Client::shutdown) at
+/// the end of every program.
 ///
 /// A `Semaphore` is only a name, so creating one sends no request. In Redisson, it is the
 /// `RSemaphore` of the same name, with the same number of free permits. A semaphore has no permits
@@ -35,7 +35,7 @@ use crate::{
 ///
 /// **A dead client stays in the hash of holders** until an operator deletes its field, by the
 /// commands in the guide. Until then, the dead client counts as a holder. So the other clients may
-/// let a waiter go first that can only wait for the permits of the dead client.
+/// yield to a waiter that can only wait for the permits of the dead client.
 ///
 /// In the first 10 ms after a grant, released permits go to a waiting task of the same client that
 /// wants the same number. Such a hand-off needs no request. After these 10 ms, a release goes to
@@ -44,11 +44,11 @@ use crate::{
 /// Tasks of one client acquire in the order in which they came, even if they want different numbers
 /// of permits. Between clients, the first request that finds enough free permits gets them.
 ///
-/// So that a waiter that wants many permits does not wait for ever, the other Leasehold clients let
-/// it go first after it has waited for 1 s. They do so for at most 30 s, and stop when the waiter
-/// has its permits or has sent no request for 5 s. In the following 30 s, they acquire as usual,
-/// because the waiter may wait for permits of dead clients. The two periods alternate. Redisson
-/// clients never let a waiter go first.
+/// A waiter that wants many permits must not wait for ever. So after a wait of 1 s, the other
+/// Leasehold clients let this waiter go first. They do so for at most 30 s, and stop when the
+/// waiter has its permits or has sent no request for 5 s. In the following 30 s, they acquire as
+/// usual, because the waiter may wait for permits of dead clients. The two periods alternate.
+/// Redisson clients never let a waiter go first.
 #[doc = example!(printers:
     "let two = printers.acquire(2).await?;",
     "assert_eq!(printers.available().await?, 1);",
@@ -202,8 +202,8 @@ impl Semaphore {
 impl Semaphore {
     /// Sets the number of permits if no number is set, and returns whether it did so.
     ///
-    /// If an earlier semaphore of this name was deleted, its guards have no permits of the new one:
-    /// their release adds none.
+    /// If an earlier semaphore of this name was deleted, the guards of the deleted semaphore have
+    /// no permits of the new one. The release of such a guard adds no permits.
     ///
     /// # Errors
     ///
@@ -283,7 +283,7 @@ impl Semaphore {
     /// Deletes the semaphore, and returns whether it existed.
     ///
     /// Waiters keep waiting. If a Leasehold client creates the next semaphore of this name, the
-    /// guards of the deleted one have no permits of it.
+    /// guards of the deleted semaphore have no permits of the new one.
     ///
     /// # Errors
     ///

@@ -31,8 +31,8 @@ const MOST: u32 = 4_000;
 /// default is [`Text`].
 ///
 /// If the client retries a change after a lost reply, the store makes the change only once, and
-/// replies as to the first request. An element has at most 100,000 bytes. A `Set` cannot share the
-/// data of an `RSetCache`.
+/// repeats its first reply. An element has at most 100,000 bytes. A `Set` cannot share the data of
+/// an `RSetCache`.
 #[doc = example!(seen:
     "let message = \"42\".to_owned();",
     "assert!(seen.insert(&message).await?);",
@@ -121,7 +121,7 @@ impl<T, C: Codec<T>> Set<T, C> {
         Ok(self.len().await? == 0)
     }
 
-    /// Returns the elements one by one. It reads a page of elements with each request.
+    /// Returns the elements one by one. Each request reads a page of elements.
     ///
     /// An element that exists from the first request to the last one is returned at least once, and
     /// **may be returned twice**. An element that is inserted or removed in between may or may not

@@ -148,7 +148,7 @@ macro_rules! settings {
 
         /// Sets how a waiter notices a release. Default: by pub/sub messages.
         ///
-        /// A polling waiter has no queue entry, so no release reserves the lock for it: it acquires
+        /// A polling waiter has no queue entry, so no release reserves the lock for it. It acquires
         /// only if the lock is free when its request arrives.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".wait_strategy(leasehold::WaitStrategy::PubSub)")]
         #[must_use]
@@ -209,7 +209,8 @@ macro_rules! on_loss {
 /// The setting `replicated`, for all types with holds. `$set` stores the value in the settings.
 macro_rules! replicated {
     ($client:literal, $kind:literal, $set:expr) => {
-        /// Sets how many replicas must acknowledge a grant. Default: that of the client, or none.
+        /// Sets how many replicas must acknowledge a grant. Default: the number that is set for the
+        /// client, or none.
         ///
         /// An acquisition returns after this number of replicas has acknowledged the grant. A
         /// failover to one of these replicas keeps the grant. If too few replicas acknowledge it in

@@ -26,8 +26,8 @@ use crate::{
 /// setting of the program and is not stored in Redis, so use the same pace in all clients.
 ///
 /// Permits come back only with time, even if the future to which they were granted was dropped. If
-/// the client retries a request after a lost reply, the store counts the permits once. If it has
-/// granted permits to another request in between, it counts them twice.
+/// the client retries a request after a lost reply, the store counts the permits once. If the store
+/// has granted permits to another request in between, it counts the retried permits twice.
 #[doc = example!(user:
     "let quota = user.try_acquire(1).await?;",
     "assert_eq!(quota.remaining, 4);",

@@ -1,7 +1,6 @@
 //! Methods that read a hold. The guards and the contexts of several locks have them.
 
-/// Writes the methods. They are those of the field `$hold`. `$example` and `$object` make the
-/// examples.
+/// Writes methods that delegate to the field `$hold`. `$example` and `$object` make the examples.
 macro_rules! views {
     ($hold:ident, $example:ident[$($object:tt)*]:
         fn is_held() -> bool; $($held:literal),+;

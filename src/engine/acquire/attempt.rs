@@ -60,7 +60,6 @@ pub(super) struct Attempt<'a> {
     free_at: Option<Instant>,
     /// Whether a notification caused the current request.
     notified: bool,
-    /// The inbox that receives the notifications.
     inbox: Option<Arc<Inbox>>,
     waiting: Waiting,
     /// A clone of `Core::waited_for`, by which the task counts among those that repeat their
@@ -76,7 +75,6 @@ pub(super) enum Asked {
     Failed(Failure),
 }
 
-/// The result of an attempt.
 enum AttemptResult {
     Granted(Granted),
     /// The task has received a hand-off grant, which is now a hold.
@@ -398,8 +396,8 @@ impl<'a> Attempt<'a> {
             sleep(rest).await;
         }
         if inbox.level() == SubscriptionLevel::Nothing {
-            // The background task of the connection may have ended with its runtime. This restarts
-            // it.
+            // The background task of the connection may have ended with its runtime. This call
+            // restarts it.
             self.engine.core.store.keep_up();
         }
         let limit = at_most(self.waiting.for_messages(inbox.level(), self.engine.core.clock.now()));

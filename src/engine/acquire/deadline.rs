@@ -12,7 +12,6 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Starts now.
     pub(crate) fn from_now(max_wait: Duration) -> Self {
         let since = Instant::now();
         Self { since, until: since + max_wait }
@@ -27,7 +26,6 @@ pub(crate) enum ReentryTimeout {
     Endless,
     /// The request timeout: the caller waits for one reply.
     Once,
-    /// This timeout.
     Within(Deadline),
 }
 

@@ -22,7 +22,7 @@ impl Engine {
     }
 
     /// Sends requests until a reply is [`Paced::Now`]. The first request is sent at once. Each
-    /// later one follows a message to `follower`, or the time in the last reply, but about
+    /// later request follows a message to `follower`, or the time in the last reply, but about
     /// [`LONGEST_WAIT`] at most. While the store is unreachable, one request is repeated for at
     /// most `limit`.
     pub(crate) async fn follow_up<'a, T, A>(

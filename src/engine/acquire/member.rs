@@ -40,8 +40,8 @@ impl Engine {
 
 impl Member {
     /// Returns the current time if the member may send a request now. After `RECEIPT_RESTS` without
-    /// a reply it may not: the barrier may have opened meanwhile, and the store may have forgotten
-    /// the idempotency key. A request would then count as another arrival.
+    /// a reply, the member may not send one. The barrier may have opened meanwhile, and the store
+    /// may have forgotten the idempotency key. A request would then count as another arrival.
     pub(crate) fn asks(&self) -> Option<Instant> {
         let now = self.engine.core.clock.now();
         let since = now.saturating_duration_since(*self.answered.lock());

@@ -89,8 +89,8 @@ type NotGranted = Result<(Taken, Instant), Failure>;
 /// the attempt, because the timeout error needs it.
 type LastReply = Mutex<Option<Result<NotGranted, Instant>>>;
 
-/// If no reply has come by the end of a timeout, and the first request was sent at least this long
-/// ago, the error says that the store did not reply.
+/// If no reply came for at least this time after the first request, the error of a timeout says
+/// that the store did not reply.
 pub(crate) const SILENCE: Duration = Duration::from_millis(100);
 
 /// Yields sometimes, because a task that takes one share after another never waits. Tokio's budget

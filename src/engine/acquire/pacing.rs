@@ -73,8 +73,8 @@ impl Line {
         self.turn.try_lock().is_err()
     }
 
-    /// Waits for the turn until `until`. Returns `None` if the turn does not come by then, and at
-    /// once if the owner of the turn sleeps for longer.
+    /// Waits for the turn until `until`. Returns `None` if the turn does not come by then. If the
+    /// owner of the turn sleeps for longer, returns `None` at once.
     async fn turn(&self, until: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
         let Some(until) = until else { return Some(self.turn.lock().await) };
         let is_vain = self.sleeps().is_some_and(|rest| Instant::now() + rest > until);
@@ -85,8 +85,8 @@ impl Line {
     }
 }
 
-/// The lines of a client, by kind and name. A line exists as long as an object of that kind and
-/// name.
+/// The lines of a client, by kind and name. A line exists as long as this client has an object of
+/// that kind and name.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Lines {
     lines: Mutex<HashMap<(&'static str, Name), Weak<Line>>>,
@@ -113,7 +113,6 @@ impl Lines {
 }
 
 impl Engine {
-    /// Returns the line for an object.
     pub(crate) fn line(&self, kind: &'static str, name: &Name) -> Arc<Line> {
         self.lines.of(kind, name)
     }
@@ -184,7 +183,7 @@ impl Engine {
             match ask().await {
                 Ok(Paced::Now(answer)) => return Ok(answer),
                 Ok(Paced::After(wait)) => free_at = Instant::now() + wait,
-                // The timeout ended so soon after the request that the missing reply does not show
+                // The timeout ended so soon after the request that the missing reply does not prove
                 // an unavailable store.
                 Err(Error::Unavailable { .. })
                     if in_time(Instant::now()).is_err() && asked_at.elapsed() < SILENCE =>

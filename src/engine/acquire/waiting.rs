@@ -51,7 +51,6 @@ impl Waiting {
         self.refused
     }
 
-    /// Returns since when the acquisition has waited, if it has.
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
     }

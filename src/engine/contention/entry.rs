@@ -23,7 +23,6 @@ use crate::{
     },
 };
 
-/// One name.
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) slot: SlotOwner,
@@ -83,8 +82,8 @@ pub(super) struct WaitState {
     pub(super) asker: Option<LeaseProfile>,
     /// The hand-off grant for the owner of the slot.
     pub(super) offered: Option<OfferedGrant>,
-    /// Until when the owner of the slot sleeps if no notification comes. `None` while it waits for
-    /// a reply.
+    /// Until when the owner of the slot sleeps if no notification comes. `None` while the owner
+    /// waits for a reply.
     pub(super) sleeps_until: Option<Instant>,
     /// When a check first found that the request of the slot's owner was due, but not sent.
     pub(super) idle_since: Option<Instant>,
@@ -300,7 +299,7 @@ impl Entry {
             return Some(again);
         }
         // The old owner is woken to notice that it lost the slot. The next owner gets a new inbox,
-        // so that the old one receives none of its notifications.
+        // so that the old owner receives none of the notifications of the next owner.
         let next = Arc::new(wait_state.inbox.another());
         std::mem::replace(&mut wait_state.inbox, next).ask_at(Instant::now());
         let offered = self.take_offered();
@@ -315,9 +314,10 @@ impl Entry {
     }
 
     /// Notes the waiters of other clients that a release found. If there may be clients without a
-    /// queue entry, this client lets them go first, but for at most a quarter of the time, because
-    /// they may no longer want the lock. If the first client in the queue goes after them, this
-    /// client waits for two windows, so that both do not send their requests at the same time.
+    /// queue entry, this client lets them send their requests first. These clients may no longer
+    /// want the lock, so this client yields for at most a quarter of the time. If the first client
+    /// in the queue sends its request after them, this client waits for two windows. Without the
+    /// second window, both clients would send their requests at the same time.
     pub(super) fn note(&mut self, others: RemoteWaiters, now: Instant) {
         let wait_state = self.wait_state();
         wait_state.contended_at = Some(now);

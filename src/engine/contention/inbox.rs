@@ -10,7 +10,6 @@ use tokio::{
 
 use crate::{domain::Mutex, store::SubscriptionLevel};
 
-/// The inbox of the owner of the request slot.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     notices: Mutex<Notices>,
@@ -27,7 +26,6 @@ struct Notices {
 }
 
 impl Inbox {
-    /// The level of the subscription.
     pub(crate) fn level(&self) -> SubscriptionLevel {
         self.notices.lock().level
     }

@@ -69,8 +69,8 @@ use crate::{
 const MOST_LINGERING: usize = 1_024;
 
 /// How many names one call checks before they are due. Tasks usually still wait for most names, so
-/// most of these checks find nothing. When each hand-over checked all of ten thousand names, it
-/// took 20 ms.
+/// most of these checks find nothing. When each hand-off checked all of ten thousand names, the
+/// checks took 20 ms.
 const MOST_EARLY: usize = 32;
 
 /// How long a task uses the client info of a holder that another task has read.
@@ -92,9 +92,9 @@ pub(crate) struct NameRegistry {
 #[derive(Default)]
 struct Entries {
     of: Map<Object, Entry>,
-    /// When to check each name that has a woken waiter, which may not run, or that no task wants.
+    /// When to check each name that no task wants, or whose woken waiter may not run.
     agenda: BTreeSet<(Instant, Object)>,
-    /// The last name after whose release this client holds back, and until when it sends no request
+    /// The last released name for which this client holds back, and until when it sends no request
     /// for this name. One record is enough for a client that always acquires the same name. A
     /// record for each name would cost 1.6 % of the instructions of a hold.
     left_alone: Option<(Object, Instant)>,
@@ -110,7 +110,7 @@ impl NameRegistry {
     }
 
     /// Wakes all waiters because the client is closed. Releases hand-off grants that no task has
-    /// taken. After this, no task gets another one.
+    /// taken. After this, no task gets another hand-off grant.
     pub(crate) fn close(&self) {
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
@@ -224,7 +224,7 @@ impl NameRegistry {
     }
 
     /// Ends `hold`, because the store has replied that it is gone. If another task has already
-    /// ended it without waking waiters, this wakes them.
+    /// ended it without waking waiters, this function wakes them.
     fn lost(&self, hold: &Hold) {
         hold.end(LostReason::NotOwned, self.core.clock.now()).ok();
         self.left(hold);
@@ -256,7 +256,7 @@ impl NameRegistry {
     }
 
     /// Passes the grant of `hold` to the next waiter of this process, if this waiter can use it and
-    /// the local budget is not spent. Returns whether it did.
+    /// the local budget is not spent. Returns whether the grant was passed on.
     pub(super) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !hold.object().traits().is_exclusive() {
             return self.offer(hold, now);
@@ -379,7 +379,7 @@ impl NameRegistry {
         }
     }
 
-    /// If this client wants `object` again before `until`, makes it wait until then.
+    /// Makes this client send no request for `object` before `until`.
     pub(super) fn hold_back(&self, object: &Object, until: Instant) {
         self.entries.lock().left_alone = Some((object.clone(), until));
     }
@@ -407,8 +407,8 @@ impl NameRegistry {
             Event::SubscriptionsLost => {
                 entries.inboxes().for_each(|inbox| inbox.receive(SubscriptionLevel::Nothing));
             }
-            // Only followers need this. Waiters repeat their requests by themselves, because the
-            // last ones failed.
+            // Only followers need these events. Waiters repeat their requests by themselves,
+            // because their last requests failed.
             Event::Back | Event::Moved => entries.of.values().for_each(Entry::notify_followers),
             Event::Changed { object } => entries.notify_followers(&object),
             Event::Subscribed(object, level) => {

@@ -18,12 +18,11 @@ use crate::{
     },
 };
 
-/// The permission of a task to send requests for one name. It ends when it is dropped, or when a
-/// hold takes it over.
+/// The permission of a task to send requests for one name. The permission ends when this value is
+/// dropped, or when a hold takes it over.
 pub(crate) struct RequestSlot {
     contention: Arc<NameRegistry>,
     object: Object,
-    /// The position of the task in line.
     pub(crate) position: LinePosition,
     /// The hand-off grant from the previous hold, if there is one.
     pub(crate) handoff: Option<HandoffGrant>,
@@ -182,8 +181,8 @@ impl NameRegistry {
 }
 
 impl Entries {
-    /// If the task with this ticket was woken for the request slot, wakes the next task instead,
-    /// because this one does not use the slot.
+    /// If the task with this ticket was woken, wakes the next task instead, because the woken task
+    /// does not use the request slot.
     fn pass_wakeup(&mut self, object: &Object, ticket: Option<u64>, core: &Core) {
         let (Some(ticket), Some(entry)) = (ticket, self.of.get_mut(object)) else { return };
         if entry.has_called(ticket)
@@ -249,7 +248,7 @@ impl RequestSlot {
     }
 
     /// Notes that this task sends its next request. Returns whether the task still has the request
-    /// slot: a task that is not polled for long loses it to the next one in line.
+    /// slot. A task that is not polled for long loses the slot to the next task in line.
     pub(crate) fn goes_on(&self) -> bool {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);

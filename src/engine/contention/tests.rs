@@ -116,13 +116,13 @@ async fn waiter_that_joins_the_line_starts_the_background_task() {
     assert!((&mut waits).now_or_never().is_none());
     assert_eq!(revived.get(), 1);
 
-    // and when the background task ends while the task is in line
+    // and when the background task ends while the waiter is in line
     contention.wake_all_waiters();
     assert!((&mut waits).now_or_never().is_none());
     assert_eq!((revived.get(), contention.in_line(&name)), (2, 1));
 }
 
-/// Once, the client did not notice a forced release of such a hold until the next renewal.
+/// Once, the client noticed a forced release of a hold from `try_acquire` only at the next renewal.
 #[tokio::test]
 async fn grant_of_a_try_is_known_while_a_woken_waiter_has_the_slot() {
     let (engine, contention, name) = door();
@@ -300,7 +300,7 @@ async fn unpolled_waiter_gets_no_old_slot_after_its_name_is_removed() {
 }
 
 /// The store reports the loss while the grant is between two holds. Once, no task was notified of
-/// it.
+/// this loss.
 #[tokio::test]
 async fn grant_lost_during_a_hand_off_is_used_by_no_task() {
     let (engine, contention, name) = door();
@@ -312,7 +312,7 @@ async fn grant_lost_during_a_hand_off_is_used_by_no_task() {
     assert!(take_over(&engine, slot).is_none());
     assert_eq!(engine.core.pending.queued(), 0, "there is nothing to give back");
 
-    // nor by a task that has already taken the grant
+    // and a task that has already taken the grant must not use it
     let first = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));

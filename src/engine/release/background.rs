@@ -129,8 +129,8 @@ async fn withdraw_at_last(
 }
 
 /// Repeats a release that a replaced server has executed. The script checks first whether the owner
-/// still holds the lock, because the new server usually has the release. If this fails, the lease
-/// ends the hold.
+/// still holds the lock, because the new server usually has the release. If the repeated release
+/// fails, the lease ends the hold.
 async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: Instant) {
     let (retry_if, mode) = (Failure::is_temporary_for_release, ReleaseMode::HandOver);
     let release = || core.store.release(claim, mode);
@@ -316,7 +316,8 @@ mod tests {
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
-    /// Once, the name of such a hold stayed known for ever, and the next waiter waited for its end.
+    /// Once, the name of a dropped read hold with a century lease stayed known for ever. The next
+    /// waiter waited for the end of this hold.
     #[tokio::test(start_paused = true)]
     async fn dropped_reader_with_a_century_lease_leaves_no_state() {
         let (_memory, engine, client) = one();
@@ -395,7 +396,8 @@ mod tests {
             drop(guard);
             sleep(Duration::from_secs(10)).await;
             assert_eq!(engine.core.pending.queued(), 1, "{refusal}");
-            // and the release of the lease of 30 s is given up, which counts once
+            // and the client gives up the release of the hold with a lease of 30 s, which counts
+            // once
             sleep(Duration::from_secs(60)).await;
             assert_eq!(client.stats().releases_abandoned, u64::from(lease == 30), "{refusal}");
         }

@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// Passes the grant of `hold` to the next waiter of this process, if one can use it and the
-    /// local budget is not spent. Returns whether it did.
+    /// local budget is not spent. Returns whether the grant was passed on.
     pub(super) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !self.contention.pass_on(hold, now) {
             return false;
@@ -337,7 +337,7 @@ mod tests {
         (client, guard)
     }
 
-    /// Once, if a new server that never had the hold replied `NotHeld`, the client took this as
+    /// Once, a new server that never had the hold replied `NotHeld`. The client took this reply as
     /// proof that the old server had executed the release.
     #[tokio::test(start_paused = true)]
     async fn release_is_in_doubt_when_another_server_rejects_it() {

@@ -28,8 +28,8 @@ use crate::{
     store::RedisStore,
 };
 
-/// How many leases one request renews. This takes 183 µs of the server's time. A request for 500
-/// leases would block the server for 866 µs, and would not be cheaper for each lease.
+/// How many leases one request renews. Such a request takes 183 µs of the server's time. A request
+/// for 500 leases would block the server for 866 µs, and would not be cheaper for each lease.
 const BATCH: u32 = 100;
 
 /// The watchdog of one client.
@@ -47,7 +47,7 @@ pub(crate) struct Watchdog {
 
 struct Plan {
     schedule: Schedule,
-    /// When the task will check the schedule next.
+    /// When the background task will check the schedule next.
     looks_at: Instant,
     /// Until when the delay of the last renewal is shown.
     lag_until: Option<Instant>,
@@ -84,9 +84,9 @@ impl Watchdog {
         self.replan(|schedule| schedule.ask_about_all(self.core.clock.now()));
     }
 
-    /// Changes the schedule, and wakes the task only if something is due before its next check. So
-    /// a lock that is acquired and released in a loop does not wake the task each time. In return,
-    /// the task sometimes wakes up when nothing is due.
+    /// Changes the schedule, and wakes the background task only if something is due before its next
+    /// check. So a lock that is acquired and released in a loop does not wake this task each time.
+    /// In return, the task sometimes wakes up when nothing is due.
     fn replan(&self, change: impl FnOnce(&mut Schedule)) {
         let mut plan = self.plan.lock();
         change(&mut plan.schedule);
@@ -266,8 +266,8 @@ mod tests {
         assert_eq!(client.stats().renewals, u64::from(number));
     }
 
-    /// Once, the delay of a late renewal stayed until the next renewal, so its alert never ended if
-    /// none followed.
+    /// Once, the delay of a late renewal was shown until the next renewal. If no renewal followed,
+    /// the alert never ended.
     #[tokio::test(start_paused = true)]
     async fn lag_ends_when_no_renewal_follows() {
         let client = Client::with_store(&MemoryStore::new());

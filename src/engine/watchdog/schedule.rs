@@ -69,8 +69,8 @@ impl Schedule {
             }
             return;
         }
-        // If an earlier hold had the grant, it is checked at once, because the store may have
-        // rejected a renewal during the hand-off.
+        // If an earlier hold had the grant, the grant is checked at once, because the store may
+        // have rejected a renewal during the hand-off.
         let due = if taken_over { hold.entered_at.into() } else { hold.renew_at() };
         let due = due.min(hold.ends());
         let (hold, stamp) = (Arc::clone(hold), due.into());
@@ -125,7 +125,6 @@ impl Schedule {
         self.watched.len()
     }
 
-    /// Returns every hold.
     pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
         let watched = self.due.iter().filter_map(|(_, id)| self.watched.get(id));
         watched.map(|watched| Arc::clone(&watched.hold)).collect()

@@ -51,8 +51,8 @@ async fn too_many_unused_names_are_removed_at_once() {
     assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
 
-/// Once, a woken task was planned before all idle names. The watchdog checked this task again and
-/// again, and no idle name.
+/// Once, the check of a woken task was planned before the checks of all idle names. The watchdog
+/// then checked only this task, again and again.
 #[tokio::test(start_paused = true)]
 async fn unused_names_are_removed_while_another_name_is_handed_off() {
     let (engine, contention, door) = door();
@@ -72,7 +72,7 @@ async fn unused_names_are_removed_while_another_name_is_handed_off() {
     assert_eq!(contention.entries.lock().agenda.len(), MOST_LINGERING);
 }
 
-/// Once, each hand-over checked all idle names, which took 20 ms for ten thousand names.
+/// Once, each hand-off checked all idle names, which took 20 ms for ten thousand names.
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "what a look costs is no time that a test may stop")]
 async fn lookup_cost_does_not_grow_with_waited_names() {
