@@ -12,8 +12,8 @@ const LONGEST_BY: usize = 256;
 
 /// The record of a hold that a client released by force: see [`Lock::force_release_owner`].
 ///
-/// The client writes the record before the release. So the hold may have ended by itself between
-/// the two, or the release may have failed.
+/// The client writes the record before the release. So the hold may have ended by itself before the
+/// release, or the release may have failed.
 ///
 /// [`Lock::force_release_owner`]: crate::Lock::force_release_owner
 ///
@@ -56,7 +56,8 @@ impl ForcedRelease {
         format!("{millis}\t{name}\t{owner}\t{by}")
     }
 
-    /// Reads the text that [`text`](Self::text) wrote. `None` for a text of another program.
+    /// Reads the text that [`text`](Self::text) wrote. Returns `None` for a text of another
+    /// program.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut fields = text.split('\t');
         let millis = Duration::from_millis(fields.next()?.parse().ok()?);

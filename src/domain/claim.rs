@@ -22,8 +22,8 @@ pub(crate) struct Claim {
 /// How much of its object a claim requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Share {
-    /// The whole lock. The grant draws this number of fencing tokens: one for its own hold, and one
-    /// for each local waiter to which the lock may be handed off.
+    /// The whole lock. The grant draws this number of fencing tokens. One token is for its own
+    /// hold. Each other token is for a local waiter to which the lock may be handed off.
     Whole { tokens: u32 },
     /// The read side of a read-write lock.
     Beside,
@@ -43,10 +43,11 @@ pub(crate) enum Share {
 pub(crate) enum Ending {
     /// The element goes back to the head of the queue.
     Back,
-    /// The element that the claim took at `taken_at` is done. If the claim has another element,
-    /// because its request arrived a second time, that element goes back.
+    /// The element that the claim took at `taken_at` is done. If the request of the claim arrived a
+    /// second time, the claim may have another element. This other element goes back.
     Done { taken_at: u64 },
-    /// The element is set aside, because the codec cannot read it. The rest is as for `Done`.
+    /// The element is set aside, because the codec cannot read it. Another element of the claim
+    /// goes back, as for `Done`.
     Aside { taken_at: u64 },
 }
 
@@ -161,7 +162,7 @@ pub(crate) type Token = NonZero<u64>;
 /// when the owner acquires the lock or withdraws.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
-    /// The owner keeps its queue entry if it has one, and gets none otherwise.
+    /// If the owner has a queue entry, it keeps the entry. The owner gets no new entry.
     Kept,
     /// The owner gets a queue entry. The client of the owner receives the notification that the
     /// lock is reserved for the owner.
@@ -351,9 +352,9 @@ impl Holder {
         self.count
     }
 
-    /// Returns the rest of the lease when the store replied. `None` means that the lease never
-    /// ends, because the key has no TTL. Redisson and Leasehold always set one, so another program
-    /// removed it.
+    /// Returns how much of the lease was left when the store replied. `None` means that the lease
+    /// never ends, because the key has no TTL. Redisson and Leasehold always set a TTL, so another
+    /// program removed it.
     ///
     /// # Examples
     ///
@@ -371,12 +372,13 @@ impl Holder {
         self.remaining
     }
 
-    /// Returns what the client of the holder publishes about itself. `None` if it publishes
-    /// nothing, or if this client has not read it.
+    /// Returns what the client of the holder publishes about itself. Returns `None` if that client
+    /// publishes nothing, or if this client has not read it.
     ///
-    /// [`Client::inspect`](crate::Client::inspect) reads it for the first ten holders. A client
-    /// with an [`application`](crate::ClientBuilder::application) also reads it for
-    /// [`Lock::holder`](crate::Lock::holder) and for [`Error::TimedOut`](crate::Error::TimedOut).
+    /// [`Client::inspect`](crate::Client::inspect) reads this information for the first ten
+    /// holders. A client with an [`application`](crate::ClientBuilder::application) also reads it
+    /// for [`Lock::holder`](crate::Lock::holder) and for
+    /// [`Error::TimedOut`](crate::Error::TimedOut).
     ///
     /// # Examples
     ///
@@ -393,7 +395,7 @@ impl Holder {
         self.client.as_deref()
     }
 
-    /// Returns when the hold began, by the clock of the holder's machine. `None` if
+    /// Returns when the hold began, by the clock of the holder's machine. Returns `None` if the
     /// [`client`](Self::client) does not publish it.
     ///
     /// # Examples
@@ -439,8 +441,9 @@ impl Holder {
 }
 
 /// Shows the owner, such as `8c6d…:42`, and when its lease ends. If the client of the holder
-/// publishes itself, the text begins with
-/// `orders 1.4.2 on web-7 (pid 4711) since 2026-11-25 14:03:11 UTC`, and the reason of the hold.
+/// publishes information about itself, the text begins with
+/// `orders 1.4.2 on web-7 (pid 4711) since 2026-11-25 14:03:11 UTC`. The reason of the hold
+/// follows.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(client) = self.client() {

@@ -77,8 +77,8 @@ impl ClientInfo {
 
     /// Returns when this client acquired the object `name`, by the clock of its machine.
     ///
-    /// `None` if the client does not hold the object, or has a hundred older holds. Also `None` if
-    /// the client has not yet published the hold, which takes up to ten seconds.
+    /// Returns `None` if the client does not hold the object, or has a hundred older holds. Also
+    /// returns `None` if the client has not yet published the hold, which takes up to ten seconds.
     ///
     /// # Examples
     ///
@@ -94,7 +94,8 @@ impl ClientInfo {
 
     /// Returns the [`reason`](crate::Lock::reason) for which this client holds the object `name`.
     ///
-    /// `None` if the hold has no reason, or if [`held_since`](Self::held_since) is `None`.
+    /// Returns `None` if the hold has no reason, or if [`held_since`](Self::held_since) returns
+    /// `None`.
     ///
     /// # Examples
     ///
@@ -146,8 +147,8 @@ impl ClientInfo {
         text
     }
 
-    /// Reads the text that [`text`](Self::text) wrote, and skips unknown lines. `None` if no client
-    /// wrote this text.
+    /// Reads the text that [`text`](Self::text) wrote, and skips unknown lines. Returns `None` if
+    /// no client wrote this text.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let lines = || text.lines().filter_map(|line| line.split_once('='));
         let value = |key| lines().find(|(it, _)| *it == key).map(|(_, value)| decoded(value));
@@ -198,8 +199,8 @@ pub(crate) fn in_utc(moment: SystemTime) -> String {
     let seconds = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let (days, time) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);
     let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
-    // These years begin in March, so a leap day is the last day of its year. The calendar repeats
-    // after 400 years, which are one era.
+    // This calculation uses years that begin in March, so a leap day is the last day of its year.
+    // The calendar repeats after 400 years, which are one era.
     let day = days + 719_468;
     let (era, day) = (day / 146_097, day % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

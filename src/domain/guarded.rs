@@ -130,9 +130,9 @@ impl Write {
 /// A Lua script of the caller, with its keys and arguments: see
 /// [`LockGuard::eval`](crate::LockGuard::eval).
 ///
-/// The script finds them in `KEYS` and `ARGV`, counted from 1. The key of the lock is not among
-/// them. Pass every key that the script uses. The server caches each text that it gets, so do not
-/// write changing values into the text: pass them as arguments.
+/// The script finds its keys in `KEYS` and its arguments in `ARGV`, counted from 1. The key of the
+/// lock is not in `KEYS`. Pass every key that the script uses. The server caches each text that it
+/// gets, so do not write changing values into the text: pass them as arguments.
 ///
 /// # Examples
 ///
@@ -191,15 +191,15 @@ impl Script {
 /// What the store does if the caller holds the lock.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    /// Executes all of these in this order, or none of them if the caller does not hold the lock.
+    /// Executes all writes in this order, or no write if the caller does not hold the lock.
     Writes(Vec<Write>),
     Script(Script),
 }
 
 /// The result of a [`Script`].
 ///
-/// Redis converts the values of Lua as in its protocol RESP2: `true` becomes the integer 1, `false`
-/// and `nil` become [`Nil`](Self::Nil), and a number loses its fraction.
+/// Redis converts the values of Lua as in its protocol RESP2. `true` becomes the integer 1. `false`
+/// and `nil` become [`Nil`](Self::Nil). A number loses its fraction.
 ///
 /// # Examples
 ///
@@ -226,7 +226,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Returns the integer, if the value is one. A text of digits is not.
+    /// Returns the integer, if the value is an integer. A text of digits is not an integer.
     ///
     /// # Examples
     ///

@@ -38,8 +38,9 @@ pub struct Health {
     pub eviction_policy: Option<String>,
     /// The state of each server that executes commands. In a cluster, these are the primaries.
     pub nodes: Vec<NodeHealth>,
-    /// The hazards that the client has found at the connections or by this health check. It logs a
-    /// warning when a hazard appears. If a hazard prevents every lock, it is also the `obstacle`.
+    /// The hazards that the client has found at the connections or by this health check. The client
+    /// logs a warning when a hazard appears. If a hazard prevents every lock, it is also the
+    /// `obstacle`.
     pub findings: Vec<Finding>,
     /// How many holds are in doubt, because their last renewal failed. The client retries until
     /// their leases end.

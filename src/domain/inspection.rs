@@ -32,10 +32,10 @@ pub struct Inspection {
     pub name: Name,
     /// The kind, as its keys show it.
     pub kind: ObjectKind,
-    /// The holders, at most a thousand. The first ten have what their [client](Holder::client)
-    /// publishes. In a queue, each holder is the claim of an element. In an expirable semaphore,
-    /// each permit is a holder, whose owner is the id of the permit. Redisson stores no holders of
-    /// a plain semaphore.
+    /// The holders, at most a thousand. For the first ten holders, the field includes what their
+    /// [client](Holder::client) publishes. In a queue, each holder is the claim of an element. In
+    /// an expirable semaphore, each permit is a holder, whose owner is the id of the permit.
+    /// Redisson stores no holders of a plain semaphore.
     pub holders: Vec<Holder>,
     /// The known waiters in order, at most a thousand: clients of Leasehold in the queue, and tasks
     /// and threads that wait for a fair lock.
@@ -64,8 +64,8 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Returns whether the key may be data of another program, because it only is a number, a hash,
-    /// a set or a list.
+    /// Returns whether the key may be data of another program, because its value is only a number,
+    /// a hash, a set or a list.
     ///
     /// # Examples
     ///
@@ -108,8 +108,8 @@ impl Inspection {
         self.waiters.len().max(usize::try_from(self.subscribers).unwrap_or(usize::MAX))
     }
 
-    /// Returns the name of the map or the set, if this object belongs to a key or an element of it:
-    /// for example a lock of [`Map::lock`](crate::Map::lock).
+    /// Returns the name of the map or the set, if this object belongs to one of its keys or
+    /// elements. An example is a lock of [`Map::lock`](crate::Map::lock).
     ///
     /// # Examples
     ///

@@ -74,8 +74,8 @@ impl Leader {
 
     /// Returns the value that the leader has proclaimed.
     ///
-    /// `None` if the leader is a Redisson client that holds the lock, and until a new leader has
-    /// proclaimed its value.
+    /// Returns `None` if the leader is a Redisson client that holds the lock. Also returns `None`
+    /// until a new leader has proclaimed its value.
     ///
     /// # Examples
     ///
@@ -89,8 +89,8 @@ impl Leader {
         Some(&self.record.as_ref()?.value)
     }
 
-    /// Returns the term, which is the fencing token of the leader. `None` if [`value`](Self::value)
-    /// is.
+    /// Returns the term, which is the fencing token of the leader. Returns `None` if
+    /// [`value`](Self::value) returns `None`.
     ///
     /// # Examples
     ///
@@ -104,8 +104,8 @@ impl Leader {
         Some(self.record.as_ref()?.term)
     }
 
-    /// Returns when the term began, by the clock of the server. `None` if [`value`](Self::value)
-    /// is.
+    /// Returns when the term began, by the clock of the server. Returns `None` if
+    /// [`value`](Self::value) returns `None`.
     ///
     /// # Examples
     ///
@@ -119,8 +119,8 @@ impl Leader {
         SystemTime::UNIX_EPOCH.checked_add(self.record.as_ref()?.since)
     }
 
-    /// Returns the rest of the lease when the store replied. `None` means that the lease never
-    /// ends, because another program removed the TTL of the key.
+    /// Returns how much of the lease was left when the store replied. `None` means that the lease
+    /// never ends, because another program removed the TTL of the key.
     ///
     /// # Examples
     ///

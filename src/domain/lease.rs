@@ -37,8 +37,8 @@ impl Lease {
     }
 }
 
-/// Returns the part at the end of a lease that the holder does not use: 2 ms and 1 % of the lease,
-/// but at most a quarter of it.
+/// Returns the part at the end of a lease that the holder does not use. This part is 2 ms and 1 %
+/// of the lease, but at most a quarter of the lease.
 fn margin(ttl: Duration) -> Duration {
     (Duration::from_millis(2) + ttl / 100).min(ttl / 4)
 }

@@ -33,8 +33,8 @@ const RESERVED: &str = "leasehold_";
 #[derive(Clone, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Name(Arc<Text>);
 
-/// A text and its hash, which is computed once, because a client looks a name up more often than it
-/// makes one.
+/// A text and its hash. The hash is computed once, because a client looks up a name more often than
+/// it makes one.
 #[derive(Eq, Ord, PartialEq, PartialOrd)]
 struct Text {
     text: Box<str>,
@@ -121,8 +121,8 @@ impl fmt::Display for Name {
     }
 }
 
-/// Writes `text` with newlines and other control characters escaped, and characters that are
-/// invisible or change the direction of the text.
+/// Writes `text` on one line. Escapes newlines and other control characters, and characters that
+/// are invisible or change the direction of the text.
 pub(super) fn on_one_line(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     text.chars().try_for_each(|c| match c.is_control() || is_hidden(c) {
         true => write!(f, "{}", c.escape_default()),
@@ -146,20 +146,20 @@ const fn is_hidden(c: char) -> bool {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidName {
-    /// It has braces that are not a hash tag, as in `a{b`, `a}b` or `a{}b`.
+    /// The text has braces that are not a hash tag, as in `a{b`, `a}b` or `a{}b`.
     #[error(
         "a name may have braces only as a hash tag, as in `{{tenant}}:orders`; remove other braces"
     )]
     Brace,
-    /// It has no characters.
+    /// The text has no characters.
     #[error("a name needs at least one character")]
     Empty,
-    /// It begins with the reserved prefix `leasehold_`.
+    /// The text begins with the reserved prefix `leasehold_`.
     #[error(
         "a name must not begin with `leasehold_`: this prefix is reserved; choose another name"
     )]
     Reserved,
-    /// It is longer than 512 bytes.
+    /// The text is longer than 512 bytes.
     #[error("a name has at most 512 bytes, but this name has {bytes}; use a hash of the name")]
     TooLong {
         /// The length of the text in bytes.

@@ -96,9 +96,9 @@ pub(crate) enum WaiterRecord {
     ExpiringEntry,
     /// By the waiting time in its requests, once it has waited for a second.
     WaitingTime,
-    /// Not at all.
+    /// The store does not know it.
     Nothing,
-    /// Not at all. Another program may also push an element without a notification.
+    /// The store does not know it. Another program may also push an element without a notification.
     Unannounced,
 }
 
@@ -188,7 +188,8 @@ impl Object {
 impl Hash for Object {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // `Map` requires that a key writes one number. The task is part of the hash, because many
-        // tasks can wait for one name. The kind is not, because few names have several kinds.
+        // tasks can wait for one name. The kind is not part of the hash, because few names have
+        // several kinds.
         state.write_u64(self.name.hashed() ^ self.task.as_ref().map_or(0, |task| task.bits().1));
     }
 }

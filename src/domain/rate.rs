@@ -22,14 +22,15 @@ pub struct Rate {
     pub permits: u64,
     /// The length of an interval. Redis counts in milliseconds.
     pub interval: Duration,
-    /// Whether each client gets this number of permits. Otherwise all clients share it.
+    /// Whether each client gets this number of permits. If not, all clients share the permits.
     pub per_client: bool,
     /// If the limiter gets no request for this time, Redis removes it and its rate.
     pub idle_ttl: Option<Duration>,
 }
 
 impl Rate {
-    /// Creates a rate of `permits` in each interval, which all clients share. It never expires.
+    /// Creates a rate of `permits` in each interval, which all clients share. The rate never
+    /// expires.
     ///
     /// # Examples
     ///
@@ -54,8 +55,8 @@ impl Rate {
         Self { per_client: true, ..self }
     }
 
-    /// Sets after which time without a request Redis removes the limiter and its rate. It must be
-    /// at least the interval.
+    /// Sets after which time without a request Redis removes the limiter and its rate. This time
+    /// must be at least the interval.
     ///
     /// # Examples
     ///

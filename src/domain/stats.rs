@@ -57,8 +57,8 @@ pub struct Stats {
     pub renewals: u64,
     /// Renewals that got no reply or were rejected. The watchdog retries them.
     pub renewals_failed: u64,
-    /// How late the last renewal was, compared with its schedule. 0 if there was none for two
-    /// minutes.
+    /// How late the last renewal was, compared with its schedule. The value is 0 if there was no
+    /// renewal for two minutes.
     pub renewal_lag: Duration,
     /// The maximum of `renewal_lag` so far.
     pub renewal_lag_max: Duration,
@@ -75,7 +75,7 @@ impl Stats {
     /// Returns a page in the text format of Prometheus.
     ///
     /// The feature `metrics` uses the same names, and adds durations and a label for the kind of an
-    /// object. Therefore serve either this page or the one of that feature, not both.
+    /// object. Therefore serve either this page or the page of that feature, not both.
     ///
     /// # Examples
     ///

@@ -1,9 +1,9 @@
 //! The atomic requests to a store.
 //!
 //! The store has only a few requests. Waiting, retries and schedules are the task of the engine. If
-//! a reply is lost, the engine repeats the request with the same owner. It does not repeat two
-//! requests, a guarded write and a forced release: their callers get an error that says that the
-//! store may have executed the request.
+//! a reply is lost, the engine repeats the request with the same owner. The engine does not repeat
+//! a guarded write or a forced release. Their callers get an error, which says that the store may
+//! have executed the request.
 //!
 //! `redis/kinds/mod.rs` has the requests that all kinds of objects share. Each folder next to it
 //! has the requests of one kind. `conformance/` has the tests that every deployment must pass, as
@@ -21,15 +21,16 @@ pub(crate) mod conformance;
 pub(crate) mod redis;
 
 /// How long a lock is reserved for the notified client: long enough for its request, but not for
-/// work. If this client is dead or paused, it blocks the others no longer than this.
+/// work. If this client is dead or paused, it blocks the other clients for at most this time.
 pub(crate) const RESERVATION: Duration = Duration::from_millis(750);
 
-/// After the first two waiters in a queue have waited this long, a release also notifies the second
-/// one: to send a request at the end of the [`RESERVATION`], because the first one may be dead.
+/// If the first two waiters in a queue have waited for this long, a release also notifies the
+/// second waiter. That waiter then sends a request at the end of the [`RESERVATION`], because the
+/// first waiter may be dead.
 pub(crate) const WARNED_AFTER: Duration = Duration::from_millis(200);
 
-/// How long after a release the third waiter sends a request, because both waiters before it may be
-/// dead.
+/// How long after a release the third waiter in a queue sends a request. Both waiters before it may
+/// be dead.
 pub(crate) const LATER: Duration = Duration::from_secs(1);
 
 /// How long Redis keeps an unused queue, and the record of the last yield window.
@@ -40,28 +41,30 @@ pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);
 /// after its last request.
 pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(5);
 
-/// How long a server may still execute a request after the client has given it up. Until then, the
-/// request may be in the buffer of a server that hangs, or of a partitioned network.
+/// How long a server may still execute a request after the client has given up this request. Until
+/// then, the request may be in the buffer of a server that hangs, or of a partitioned network.
 pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
 
-/// How long after its last request the store keeps permits for the oldest waiter.
+/// How long the store keeps permits for the longest waiter after the last request of this waiter.
 pub(crate) const LONGEST_WAITER_RESTS: Duration = Duration::from_secs(5);
 
 /// How long readers wait for an earlier writer. For the next period of this length, readers may
-/// acquire; and so on by turns. Otherwise a reader and a writer that wait for each other would wait
-/// for ever.
+/// acquire. The two periods alternate. Without this limit, a reader and a writer that wait for each
+/// other would wait for ever.
 pub(crate) const COURTESY_TURN: Duration = Duration::from_secs(10);
 
 /// How long the store keeps permits for longest waiters. For the next period of this length, all
-/// clients may acquire these permits; and so on by turns. Otherwise a waiter that needs the permits
-/// of dead holders, which never come back, would block the others for ever.
+/// clients may acquire these permits. The two periods alternate. The permits of dead holders never
+/// come back. Without the second period, a waiter that needs such permits would block the others
+/// for ever.
 pub(crate) const LONGEST_WAITER_TURN: Duration = Duration::from_secs(30);
 
 /// How long the store keeps an idempotency key, by which it recognizes a repeated change.
 pub(crate) const RECEIPT_RESTS: Duration = Duration::from_secs(60);
 
-/// How long a member of a barrier counts after its last request. This is longer than a member waits
-/// for a message before it sends its next request, and longer than most failovers take.
+/// How long a member of a barrier counts after its last request. This time is longer than a member
+/// waits for a message before it sends its next request. It is also longer than most failovers
+/// take.
 pub(crate) const MEMBER_RESTS: Duration = Duration::from_secs(10);
 
 /// How long the store keeps the number of openings of a barrier after the last opening.

@@ -1,8 +1,8 @@
 //! A cluster: slots on several primaries, each with replicas.
 //!
 //! The cluster has the true state. Each node has the state after the changes that have reached it.
-//! A change arrives at a node after the delay of the [`gossip`](Cluster::gossip), and not before
-//! the node can receive it.
+//! A change arrives at a node after the delay of the [`gossip`](Cluster::gossip). A node that is
+//! stopped, dead or isolated receives the change when it is back.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -57,8 +57,8 @@ struct Truth {
 }
 
 impl Cluster {
-    /// Creates a cluster with this number of `primaries`, and this number of `replicas` for each.
-    /// The replicas receive writes after `lag`.
+    /// Creates a cluster with this number of `primaries`, and this number of `replicas` for each
+    /// primary. The replicas receive writes after `lag`.
     #[must_use]
     pub fn start(net: &Net, primaries: usize, replicas: usize, lag: Delay) -> Self {
         let count = primaries * (replicas + 1);
@@ -151,8 +151,8 @@ impl Cluster {
         count
     }
 
-    /// Ends the migration of a slot. The target learns of it first, the other nodes by gossip. Keys
-    /// that were not moved are lost.
+    /// Ends the migration of a slot. The target learns of the end first. The other nodes learn of
+    /// it by gossip. Keys that were not moved are lost.
     pub fn finish_move(&self, slot: u16) {
         let mut truth = self.truth();
         let from = truth.map.owners.of(slot);
@@ -206,7 +206,7 @@ impl Cluster {
     }
 
     /// Gives a node the new state. If the primary of the node has changed, the node follows the new
-    /// one.
+    /// primary.
     fn teach(&self, at: usize, map: &Arc<Map>) {
         let node = &self.0.nodes[at];
         let mut core = node.core();

@@ -46,8 +46,8 @@ pub(super) struct Connection {
     /// The bytes for the client.
     leaving: Vec<u8>,
     left: usize,
-    /// Whether the client has sent invalid bytes, so that the server closes the connection after
-    /// the error.
+    /// Whether the client has sent invalid bytes. The server closes the connection after it has
+    /// sent the error.
     closing: bool,
     timer: Pin<Box<Sleep>>,
 }

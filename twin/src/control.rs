@@ -52,7 +52,7 @@ impl Twin {
         self.core().faults.isolated = true;
     }
 
-    /// Ends what [`isolate`](Self::isolate) began.
+    /// Ends the isolation that [`isolate`](Self::isolate) began.
     pub fn rejoin(&self) {
         self.core().faults.isolated = false;
         self.shared.resumed.notify_waiters();
@@ -79,8 +79,8 @@ impl Twin {
 
     /// Rejects this many of a thousand commands from now on, at random: 1,000 for all, 0 for none.
     ///
-    /// Rejections of writes also affect scripts: before its first write, either all writes of a
-    /// script are rejected or none.
+    /// Rejections of writes also affect scripts. The server decides once for each script whether to
+    /// reject its writes, before the first write.
     pub fn refuse(&self, refusal: Refusal, per_mille: u32) {
         self.core().faults.refusals.insert(refusal, per_mille);
     }
@@ -184,7 +184,8 @@ impl Twin {
         replica::promote(&self.shared, true);
     }
 
-    /// Like [`promote`](Self::promote), but the old primary continues and does not learn of it.
+    /// Like [`promote`](Self::promote), but the old primary does not learn of the promotion. It
+    /// continues as a primary.
     pub fn secede(&self) {
         replica::promote(&self.shared, false);
     }

@@ -26,7 +26,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns whether the value has ended by `now`, by its own end or by that of its last field.
+    /// Returns whether the value has ended by `now`. A hash also ends when all of its fields have
+    /// ended.
     fn is_over(&self, now: i64) -> bool {
         let fields = |value: &Value| matches!(value, Value::Hash(hash) if hash.is_over(now));
         self.ends.is_some_and(|ends| now > ends) || fields(&self.value)

@@ -67,7 +67,7 @@ impl Refusal {
         }
     }
 
-    /// Returns whether it affects commands that change data, also in scripts.
+    /// Returns whether this fault affects commands that change data, also in scripts.
     pub(super) const fn is_about_writes(self) -> bool {
         matches!(self, Self::Oom | Self::Misconf | Self::NoReplicas | Self::ReadOnly)
     }

@@ -2,11 +2,12 @@
 //! test needs.
 //!
 //! A [`Twin`] speaks the protocol of Redis over a stream in memory, so a test can use a real
-//! client. All of it runs on the runtime of the test, which has one thread and a paused clock. All
-//! random choices derive from the seed, so the same seed gives the same run.
+//! client. The server and its network run on the runtime of the test, which has one thread and a
+//! paused clock. All random choices derive from the seed, so the same seed gives the same run.
 //!
-//! It replies as Redis 7.0 does to the commands that it knows, including scripts and permissions.
-//! `tests/differential.rs` sends the same commands to both servers, and compares the replies.
+//! A twin replies as Redis 7.0 does to the commands that it supports, including scripts and
+//! permissions. `tests/differential.rs` sends the same commands to a twin and to a real server, and
+//! compares the replies.
 //!
 //! Start with [`Twin::new`] and [`Twin::connect`]. Faults are [`stop`](Twin::stop),
 //! [`cut`](Twin::cut), [`refuse`](Twin::refuse), [`kill`](Twin::kill), [`delay`](Twin::delay), and
@@ -125,8 +126,8 @@ impl Twin {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Opens a connection, and returns the client's end. This takes as long as a request and its
-    /// reply.
+    /// Opens a connection, and returns the client's end. Opening a connection takes as long as a
+    /// request and its reply.
     ///
     /// # Errors
     ///

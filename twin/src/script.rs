@@ -2,7 +2,7 @@
 //!
 //! Each thread has one Lua machine. The machine keeps compiled scripts, because many runs use the
 //! same few scripts. While a script runs, the machine owns the server, so that the script can call
-//! it.
+//! the server.
 
 use std::{cell::RefCell, collections::BTreeMap, mem, rc::Rc};
 
@@ -17,7 +17,7 @@ use super::{
     values::{self, Word},
 };
 
-/// Returns an error if a script cannot be run at all.
+/// Compiles a script. Returns the error if the compilation fails.
 pub(super) fn compile(script: &Script) -> Result<(), Reply> {
     MACHINE.with(|machine| machine.function(script)).map(drop)
 }
@@ -62,7 +62,7 @@ struct Machine {
     hollow: RefCell<Option<Core>>,
 }
 
-/// The server, and the permissions of the running script.
+/// The server, and the state of the running script.
 struct Running {
     core: Core,
     script: InScript,

@@ -1,7 +1,8 @@
 //! A primary with replicas that sentinels watch.
 //!
 //! A failover happens when the test commands it. Each sentinel learns of the failover after the
-//! delay of the [`gossip`](Sentinels::gossip), and not before the sentinel can receive it.
+//! delay of the [`gossip`](Sentinels::gossip). A sentinel that is stopped, dead or isolated learns
+//! of it when it is back.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +20,7 @@ use super::{
     net::Net,
 };
 
-/// A primary, its replicas and its sentinels. A clone is a handle of the same ones.
+/// A primary, its replicas and its sentinels. A clone is a handle of the same servers.
 ///
 /// # Examples
 ///
@@ -131,7 +132,7 @@ impl Sentinels {
         for (at, server) in self.0.servers.iter().enumerate().filter(|(at, _)| *at != new) {
             let (deployment, server, primary) = (self.clone(), server.clone(), promoted.clone());
             let demote = move || {
-                // If a newer failover has replaced this one, the server ignores this one.
+                // If a newer failover has replaced this failover, the server ignores this failover.
                 if deployment.truth().primary == new {
                     server.follow(&primary, lag);
                     server.cut(Cut::Whole, |_| true);

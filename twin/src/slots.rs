@@ -24,8 +24,8 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// The node of each slot. The key is the first slot of a range, which ends before the next key. The
-/// first key is 0.
+/// The node of each slot. The key is the first slot of a range. The range ends before the next key.
+/// The first key is 0.
 #[derive(Clone, Debug)]
 pub(super) struct Owners(BTreeMap<u16, usize>);
 

@@ -4,9 +4,9 @@
 //! is cancelled or paused, and which faults occur. So the same seed repeats the same run. Time is
 //! virtual, so a minute passes in milliseconds.
 //!
-//! The rules are in `served/judge.rs`, `served/records.rs`, `served/objects.rs` and `quorum.rs`. `make simulate
-//! SEEDS=n` runs many seeds of each world. `make simulate SEED=x WORLDS=run_served` prints the
-//! trace of one seed. `make defects` shows that the rules find planted defects.
+//! The rules are in `served/judge.rs`, `served/records.rs`, `served/objects.rs` and `quorum.rs`.
+//! `make simulate SEEDS=n` runs many seeds of each world. `make simulate SEED=x WORLDS=run_served`
+//! prints the trace of one seed. `make defects` shows that the rules find planted defects.
 //!
 //! ```text
 //! served              clients on the store that they have in production, on a simulated server

@@ -21,8 +21,9 @@ impl Bench {
         Claim { share: Share::Nothing, object, ..self.claim(name) }
     }
 
-    /// Sends the arrival of a member. If the barrier has opened for it, returns the generation and
-    /// the index of the member. Otherwise returns the number of arrived members as an error.
+    /// Sends the arrival of a member. If the barrier has opened for this member, returns the
+    /// generation and the index of the member. Otherwise returns the number of arrived members as
+    /// an error.
     async fn arrive(&self, claim: &Claim, parties: u32) -> Result<(u64, u32), u32> {
         self.arrive_with(claim, parties, None).await
     }

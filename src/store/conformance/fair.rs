@@ -28,7 +28,7 @@ impl Bench {
         Claim { object, ..claim }
     }
 
-    /// Returns claims to one fair lock. The first one is granted, and the others wait in this
+    /// Returns claims to one fair lock. The first claim is granted, and the others wait in this
     /// order.
     async fn in_order<const N: usize>(&self, name: &str) -> [Claim; N] {
         let claims = [name; N].map(|name| self.fair(name));

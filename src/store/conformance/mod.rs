@@ -156,8 +156,8 @@ impl Bench {
         assert_eq!(self.one.acquire(claim, None).await.unwrap(), Verdict::GRANTED);
     }
 
-    /// Waits until the other client has received `event` this number of times. Checks that it was
-    /// not received more often.
+    /// Waits until the other client has received `event` this number of times. Checks that the
+    /// client did not receive it more often.
     async fn received(&self, event: &Event, times: usize) {
         self.until_received(times, |events| events == event).await;
         assert_eq!(self.count(event), times, "received {event:?} too often");
@@ -259,12 +259,12 @@ async fn token_counter_is_raised_and_never_lowered(t: &Bench) {
         Verdict::Granted { token, .. } => token.map(NonZero::get),
         Verdict::Busy(taken) => panic!("{taken:?}"),
     };
-    // while the lock is free, and has no counter at first
+    // The lock is free here. It has no token counter at first.
     for (least, counter) in [(0, 0), (40, 40), (7, 40), (40, 40)] {
         assert_eq!(raise(least).await, counter, "{least}");
     }
     assert_eq!(first(&held).await, Some(41));
-    // and while the lock is held; `MOST_TOKEN` is the greatest number that the API accepts
+    // The lock is held here. `MOST_TOKEN` is the greatest number that the API accepts.
     for (least, counter) in [(42, 42), (43, 43), (MOST_TOKEN, MOST_TOKEN.cast_signed())] {
         assert_eq!(raise(least).await, counter, "{least}");
     }
@@ -414,8 +414,8 @@ async fn release_reports_other_subscribers(t: &Bench) {
 async fn unsubscribed_client_receives_nothing(t: &Bench) {
     let [claim] = t.held("unheard").await;
     t.other.unlisten(&claim.object);
-    // The server may execute some releases before the unsubscribe, and these still reach the
-    // client.
+    // The server may execute some releases before the unsubscribe. The messages of these releases
+    // still reach the client.
     let (limit, mut received) = (Instant::now() + Duration::from_secs(10), 0);
     while t.broadcast(&claim).await != ReleaseReply::Freed(RemoteWaiters::Nobody) {
         assert!(Instant::now() < limit, "it listens on");

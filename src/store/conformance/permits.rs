@@ -105,7 +105,7 @@ async fn repeated_request_gets_the_same_permits(t: &Bench) {
     sleep(2 * SHORT).await;
     assert_eq!(counts(t, &object).await, (1, 2), "with a fresh lease");
 
-    // If one permit was revoked, a repeated request acquires only this one again.
+    // If one permit was revoked, a repeated request acquires only this permit again.
     assert_eq!(change(t, &object, Change::Release(first(&claim))).await, 1);
     t.grant(&claim).await;
     assert_eq!(counts(t, &object).await, (1, 2));

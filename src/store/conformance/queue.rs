@@ -61,8 +61,8 @@ async fn reservation_is_short_and_removes_its_entry(t: &Bench) {
     sleep(RESERVATION + Duration::from_millis(20)).await;
     assert_eq!(t.owner_of(&held).await, None);
 
-    // if the notified client sends no request, the next release does not reserve the lock for it
-    // again
+    // if the notified client sends no request, the next release does not reserve the lock for this
+    // client again
     t.grant(&held).await;
     t.release_without_successor(&held).await;
     t.other.unlisten(&held.object);
@@ -214,7 +214,7 @@ async fn waiter_that_a_yield_window_passed_over_is_next(t: &Bench) {
     sleep(long).await;
     t.hand_over_to(&second, &held).await;
 
-    // The waiter behind that one was not passed over, so a window may open before it.
+    // No window has passed over `third`, so a window may open before `third` acquires.
     t.grant(&second).await;
     sleep(long).await;
     t.yields(&second).await;

@@ -236,7 +236,7 @@ async fn read_under_a_write_hold_needs_the_write_hold(t: &Bench) {
     assert!(is_granted(t, &stranger).await);
     assert!(!reads_under_write(t, &reads, &writes).await, "others read, and might have written");
     release(t, &stranger).await;
-    // After the writer has released, a repeated request keeps its read hold, and a new one is
+    // After the writer has released, a repeated request keeps its read hold, and a new request is
     // rejected.
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     release(t, &writes).await;
@@ -279,7 +279,7 @@ async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
     assert!(is_granted(t, &next).await);
     assert_eq!(release(t, &next).await, FREED);
 
-    // The same if the read hold has expired before the writer releases.
+    // Nothing blocks the next client either if the read hold expires before the writer releases.
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     sleep(Duration::from_millis(80)).await;
     assert_eq!(release(t, &writes).await, FREED);

@@ -214,7 +214,7 @@ async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
     let (all, too_many) = (t.permits("too-many", 3), t.permits("too-many", 4));
     assert_eq!(t.busy(&too_many, LONG).await, None);
     t.grant(&few).await;
-    // nor does a waiter block others when the number becomes too low for its request
+    // a waiter also blocks no others when the number of permits becomes too low for its request
     t.busy(&all, LONG).await;
     t.busy(&t.permits("too-many", 1), None).await;
     t.changed(&few, Change::Add(-1)).await;
@@ -222,7 +222,7 @@ async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
     t.grant(&t.permits("too-many", 1)).await;
 }
 
-/// Two waiters want more permits than are ever free, because a holder keeps some. In half of the
+/// Two waiters request more permits than are ever free, because a holder keeps some. In half of the
 /// time, others can acquire. This test needs virtual time.
 pub(crate) async fn waiter_for_too_many_permits_blocks_others_half_the_time(t: &Bench) {
     let few = t.semaphore("turns", 10).await;
@@ -249,8 +249,8 @@ pub(crate) async fn waiter_for_too_many_permits_blocks_others_half_the_time(t: &
     }
 }
 
-/// The store counts the permits of at most a thousand holders. With more, it cannot know whether a
-/// request can ever be granted.
+/// The store counts the permits of at most a thousand holders. With more holders, the store cannot
+/// find out whether a request can ever be granted.
 async fn longest_waiter_blocks_no_waiter_beyond_a_thousand_holders(t: &Bench) {
     let few = t.semaphore("crowded", 1_010).await;
     for _ in 0..1_001 {
@@ -276,7 +276,7 @@ async fn leaving_longest_waiter_notifies_blocked_waiters(t: &Bench) {
 }
 
 /// `ReleaseMode::Leave` states that no request is in flight, so the store need not reject later
-/// ones.
+/// requests.
 async fn semaphore_waiter_that_left_may_ask_again(t: &Bench) {
     let few = t.semaphore("leaves", 2).await;
     t.grant(&t.permits("leaves", 1)).await;

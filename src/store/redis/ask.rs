@@ -20,7 +20,6 @@ pub(super) struct Ask<'a, R> {
     pub(super) read: R,
 }
 
-/// Reads a reply.
 pub(super) trait Read<T>: FnOnce(&Value) -> Result<T, Failure> + Send {}
 
 impl<T, R: FnOnce(&Value) -> Result<T, Failure> + Send> Read<T> for R {}
@@ -80,7 +79,7 @@ impl<'a> Request<'a> {
     }
 
     /// Makes the request fail at once if its keys are on two nodes, because its caller then sends
-    /// another request. Requests without this are repeated until one node has all keys.
+    /// another request. Other requests are repeated until one node has all keys.
     pub(super) fn reporting_split(self, reports_split: bool) -> Self {
         Self { reports_split, ..self }
     }

@@ -33,8 +33,8 @@ async fn call(store: &RedisStore, command: &Cmd) -> Reply<Value> {
     replies::accepted(reply).map_err(naming_the_key)
 }
 
-/// Adds the key of the list to a rejection, because a reader would otherwise assume the key of the
-/// lock.
+/// Adds the key of the list to a rejection. Without this key, a user would assume that the server
+/// denied the key of the lock.
 fn naming_the_key(failure: Failure) -> Failure {
     match failure {
         Failure::Refused { code, message, command } => {

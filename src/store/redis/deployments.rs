@@ -51,7 +51,7 @@ async fn cluster_conforms() {
     conforms(&cluster.url(), &Settings::default()).await;
 }
 
-// The same tests as a user with only the permissions of the guide.
+// These are the same tests, as a user with only the permissions of the guide.
 
 const GUIDE: &str = include_str!("../../../docs/guide/acl.md");
 
@@ -74,8 +74,8 @@ fn patterns_of_the_guide() -> Vec<&'static str> {
 const IN_A_CLUSTER: &str = "+asking";
 const OF_REPLICAS: &str = "+wait";
 
-/// Returns the permissions for all names that begin with `app:`. `more` selects those that only
-/// some deployments need.
+/// Returns the permissions for all names that begin with `app:`. `more` selects the permissions
+/// that only some deployments need.
 fn permissions(more: &[&str]) -> Vec<&'static str> {
     let users =
         ["leasehold", "permits", "semaphores", "latches", "barriers", "queues", "limiters", "maps"];
@@ -98,7 +98,7 @@ fn nothing_was_refused(server: &Redis) {
     assert!(refused.list().is_empty(), "{refused:?}");
 }
 
-/// Returns the settings of a client that logs in as that user.
+/// Returns the settings of a client that logs in as the user `narrow`.
 fn narrow() -> Settings {
     let password = Some(String::from("secret").into());
     Settings { user: Some("narrow".into()), password, ..Settings::default() }

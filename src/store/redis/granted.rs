@@ -9,8 +9,8 @@ use super::scripts::{Script, script};
 
 static TOUCH: LazyLock<Script> = script!("kinds/touch");
 
-/// Two commands about a grant: one writes it again, and one checks it. If Redis no longer has the
-/// grant, both reply 0 or nil.
+/// Two commands about a grant: one command writes the grant again, and the other command checks it.
+/// If Redis no longer has the grant, both commands reply 0 or nil.
 #[derive(Clone, Debug)]
 pub(super) struct Granted(pub(super) Evidence);
 
@@ -23,7 +23,7 @@ impl Granted {
     }
 
     /// A grant that `script` writes again, unchanged, and that `look` finds. `EVAL` sends the text
-    /// of the script, because it is short and was not loaded on this connection.
+    /// of the script, because the text is short and was not loaded on this connection.
     pub(super) fn new(script: &Script, keys: &[&str], what: &[u8], look: Cmd) -> Self {
         let mut touch = cmd("EVAL");
         touch.arg(script.text(Channels::Plain)).arg(keys.len()).arg(keys).arg(what);

@@ -123,8 +123,8 @@ async fn clients(store: &RedisStore, found: &mut Inspection) {
     for holder in found.holders.iter_mut().take(MOST_CLIENTS) {
         // Another program may have written an owner without the id of a client.
         let Ok(client) = client_info::client_of(&holder.owner) else { continue };
-        // This fails if the ACL denies only this key, or if its server is down. The client info is
-        // then left out.
+        // This request fails if the ACL denies only this key, or if the server of the key is down.
+        // The client info is then left out.
         let info = client_info::read(store, &client).await.ok().flatten();
         holder.client = info.map(|info| Arc::new(info.only_of(name, &holder.owner)));
     }
@@ -144,8 +144,8 @@ async fn sized(
     Ok(())
 }
 
-/// Reads the claims of a queue, if there are any. An expired claim is included, because it has its
-/// element until any client claims the next one.
+/// Reads the claims of a queue, if there are any. An expired claim is included, because it keeps
+/// its element until any client claims the next element.
 async fn claims(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<()> {
     let name = found.name.clone();
     let questions = [on("LLEN", &keys::aside(&name)), scores(&keys::claimants(&name))];

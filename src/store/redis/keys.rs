@@ -1,4 +1,4 @@
-//! The names of keys and channels. Some are Redisson's, and some only Leasehold has.
+//! The names of keys and channels. Some are Redisson's. The others exist only in Leasehold.
 
 use crate::domain::{Name, Owner};
 
@@ -7,7 +7,7 @@ pub(super) fn tokens(name: &Name) -> String {
     redissons("redisson_lock_token", name)
 }
 
-/// The key with what the client whose id is `client` publishes about itself.
+/// The key of the client info of the client with the id `client`.
 pub(super) fn client_info(client: &Name) -> String {
     own("leasehold_client__info", client)
 }
@@ -48,8 +48,8 @@ pub(super) fn suffixed(name: &Name, suffix: &str) -> String {
 pub(super) fn in_slot(name: &Name) -> String {
     match name.as_str().contains('{') {
         true => name.as_str().to_owned(),
-        // `concat` is faster than `format!`, with which this took 4 % of the instructions of an
-        // acquisition and its release.
+        // `concat` is faster than `format!`, with which this function took 4 % of the instructions
+        // of an acquisition and its release.
         false => ["{", name.as_str(), "}"].concat(),
     }
 }
@@ -106,7 +106,7 @@ pub(super) fn holders(name: &Name) -> String {
     own("leasehold_semaphore", name)
 }
 
-/// The key of the owners that withdrew a request for permits of `name`. This request may still be
+/// The key of the owners that withdrew a request for permits of `name`. Such a request may still be
 /// in flight.
 pub(super) fn withdrawn(name: &Name) -> String {
     own("leasehold_semaphore__withdrawn", name)
@@ -181,12 +181,12 @@ fn queue_of(key: &str) -> Option<&str> {
     name_in(own)
 }
 
-/// The key that lasts as long as `leasehold run --once-per` must not start its command again.
+/// The key that exists as long as `leasehold run --once-per` must not start its command again.
 pub(super) fn started(name: &Name) -> String {
     own("leasehold_run__started", name)
 }
 
-/// Returns the name whose command has the record `key`.
+/// Returns the name in `key`, if [`started`] made the key.
 pub(super) fn started_of(key: &str) -> Option<&str> {
     name_in(key.strip_prefix("leasehold_run__started:")?)
 }
@@ -199,8 +199,9 @@ fn name_in(rest: &str) -> Option<&str> {
     }
 }
 
-/// Returns the name of the object that exists because `key` exists. A fair lock may exist only by
-/// its queue of waiters, a queue only by its claims, and a lock only by the record of a command.
+/// Returns the name of the object to which `key` belongs, if `key` may be the only key of the
+/// object. For a fair lock, this may be its queue of waiters. For a queue, it may be the claims.
+/// For a lock, it may be the record of a command.
 pub(super) fn shown_name(key: &str) -> Option<&str> {
     if let Some(name) = queue_of(key).or_else(|| started_of(key)) {
         return Some(name);
@@ -237,7 +238,7 @@ pub(super) fn receipt(kind: &str, name: &Name, receipt: &Owner) -> String {
 }
 
 /// A key or channel of Redisson in the slot of `name`. As in Redisson, the names `door` and
-/// `{door}` have the same one.
+/// `{door}` have the same key or channel.
 pub(super) fn redissons(prefix: &str, name: &Name) -> String {
     [prefix, ":", &in_slot(name)].concat()
 }

@@ -12,8 +12,8 @@ use crate::domain::Name;
 /// A simulated Redis in this process, which several clients may share.
 ///
 /// A test can make the server lose a hold, stall or fail, and check how the program reacts. The
-/// server follows tokio's clock: under `tokio::time::pause`, leases end in virtual time. Clones are
-/// the same server.
+/// server follows tokio's clock: under `tokio::time::pause`, leases end in virtual time. A clone is
+/// a handle of the same server.
 ///
 /// # Examples
 ///
@@ -204,7 +204,7 @@ impl MemoryStore {
 
     /// Sets the number of replicas, each of which acknowledges writes at once.
     ///
-    /// A new server has no replicas. They matter for locks with
+    /// A new server has no replicas. Replicas matter for locks with
     /// [`Lock::replicated`](crate::Lock::replicated).
     ///
     /// # Examples
@@ -263,7 +263,6 @@ impl MemoryStore {
         self.server.field(key, field)
     }
 
-    /// The keys that the server has now.
     #[cfg(test)]
     pub(crate) fn keys(&self) -> Vec<String> {
         self.server.keys()

@@ -1,5 +1,5 @@
 //! Redis as the store. A client has two connections to each server, one for commands and one for
-//! messages. With `replicated`, it has a third one, which waits for replicas.
+//! messages. With `replicated`, it has a third connection, which waits for replicas.
 
 mod ask;
 pub(crate) mod audit;
@@ -163,13 +163,14 @@ impl RedisStore {
         self.topology.losses()
     }
 
-    /// Returns why the server of `name` does not grant requests now, if this is known: it is
-    /// unreachable, or temporarily rejects requests.
+    /// Returns why the server of `name` does not grant requests now, if this is known: the server
+    /// is unreachable, or temporarily rejects requests.
     pub(crate) fn unavailability(&self, name: &Name) -> Option<Failure> {
         self.topology.unavailability(slot_of_name(name))
     }
 
-    /// Returns why no request about `name` reaches a server now. Returns `None` if requests do.
+    /// Returns why no request about `name` reaches a server now. Returns `None` if requests reach a
+    /// server.
     pub(crate) fn unreachable(&self, name: &Name) -> Option<Failure> {
         self.unavailability(name).filter(|it| matches!(it, Failure::Unreachable(_)))
     }
@@ -311,8 +312,8 @@ mod tests {
         waiter.acquire(&wanted, Some(Place::Listening)).await.unwrap();
 
         let published = announcements(&twin);
-        // and the lock stays reserved for the waiter; otherwise the releasing client would acquire
-        // it first
+        // and the lock stays reserved for the waiter; without this, the releasing client would
+        // acquire the lock first
         mute.release(&held, ReleaseMode::HandOver).await.unwrap();
         let published = published.lock().unwrap().clone();
         assert_eq!(published, ["PUBLISH redisson_lock__channel:{door} 0"]);
@@ -362,7 +363,8 @@ mod tests {
     }
 
     /// A record is from the future if the clock was set back, or after a failover to a server with
-    /// a slower clock. Once, such a record prevented every yield window until its time had come.
+    /// a slower clock. Once, such a record prevented every yield window until the time of the
+    /// record.
     #[tokio::test(start_paused = true)]
     async fn yield_record_from_the_future_delays_no_yield_window() {
         let twin = Twin::new(7);

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::domain::{Failure, Kind, Outcome, Owner, Renewal};
 
-/// The largest number of requests for parts of a rejected batch of renewals. If the server
-/// rejects one renewal of a hundred, the others take 14 requests.
+/// The largest number of requests for parts of a rejected batch of renewals. If the server rejects
+/// one renewal of a hundred, the other renewals take 14 requests.
 const MOST_PARTS: usize = 32;
 
 impl RedisStore {
@@ -53,8 +53,8 @@ impl RedisStore {
         by_kind!(first.object.kind, K => Box::pin(K::renew(self, renewals)).await)
     }
 
-    /// Renews each hold by its own request: while their slot is migrating, the holds are on two
-    /// nodes.
+    /// Renews each hold by its own request, because the holds are on two nodes while their slot is
+    /// migrating.
     async fn renew_each(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let alone = |one| self.renew_all(std::slice::from_ref(one));
         let answers = join_all(renewals.iter().map(alone)).await.into_iter();
@@ -63,8 +63,8 @@ impl RedisStore {
     }
 
     /// Renews the holds in halves, quarters and so on, so that a rejected hold affects only few
-    /// others. The order of the halves is random: otherwise the same holds would always be the
-    /// last, which are not renewed if there are too many parts.
+    /// others. If there are too many parts, the last holds are not renewed. The order of the halves
+    /// is random, so that these are not always the same holds.
     async fn renew_in_parts(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let mut outcomes = vec![Outcome::Unknown; renewals.len()];
         let mut parts: Vec<_> = std::iter::once(0..renewals.len()).collect();

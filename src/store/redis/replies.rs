@@ -164,8 +164,8 @@ pub(super) fn freed(reply: &Value, name: &Name) -> Result<bool, Failure> {
     }
 }
 
-/// Logs that the server denied a release message. A throttle limits this, because the server may
-/// deny the message of each release.
+/// Logs that the server denied a release message. A throttle limits these logs, because the server
+/// may deny the message of each release.
 pub(super) fn warn_unannounced(name: &Name) {
     static UNANNOUNCED: LogThrottle = LogThrottle::new();
     if let Some(releases) = UNANNOUNCED.once_more(Instant::now()) {

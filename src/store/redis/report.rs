@@ -12,8 +12,8 @@ use crate::domain::{Failure, ServerReport};
 /// The timeout of each command.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// If a server has more clients, the list of clients is not read: it might be longer than the
-/// longest reply that a connection accepts.
+/// If a server has more clients than this, the list of clients is not read. The list might be
+/// longer than the longest reply that a connection accepts.
 const MOST_CLIENTS: u64 = 500;
 
 const SETTINGS: [&str; 5] = ["timeout", "tcp-keepalive", "save", "appendonly", "appendfsync"];

@@ -1,6 +1,6 @@
 //! Sends requests, and turns rejections into failures. If the server denies a key that a request
-//! does not need, it sends the request again without this key. The crate `leasehold-link` follows
-//! redirects, and sends the text of a script that the server does not know.
+//! does not need, the client sends the request again without this key. The crate `leasehold-link`
+//! follows redirects, and sends the text of a script that the server does not know.
 
 use std::{future::Future, time::Duration};
 
@@ -25,7 +25,8 @@ impl RedisStore {
         (ask.read)(&self.send(&ask.request).await?)
     }
 
-    /// Sends `request`. Returns the reply of the server; if this is a rejection, returns a failure.
+    /// Sends `request`. Returns the reply of the server. If the reply is a rejection, returns a
+    /// failure.
     pub(super) async fn send(&self, request: &Request<'_>) -> Reply<Value> {
         let is_refused = |reply: &Value| matches!(reply, Value::ServerError(_));
         let sent = self.topology.send(request);

@@ -95,7 +95,6 @@ impl Script {
         command
     }
 
-    /// Whether the script publishes messages.
     pub(super) fn publishes(&self) -> bool {
         self.plain.text.contains("'PUBLISH'")
     }

@@ -161,7 +161,7 @@ fn greeting(core: &mut Core, call: &Call<'_>) -> Reply {
     ])
 }
 
-/// The version of the server that this one imitates.
+/// The version of Redis that this server imitates.
 pub(super) const VERSION: &str = "7.0.15";
 
 const UNKNOWN: &str = "NOAUTH HELLO must be called with the client already authenticated, \

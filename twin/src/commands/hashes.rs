@@ -116,7 +116,7 @@ fn hscan(core: &mut Core, call: &Call<'_>) -> Answer {
     )
 }
 
-/// Returns a page of the fields that `find` finds. For each field, it has these `parts`.
+/// Returns a page of the fields that `find` finds. For each field, the page has these `parts`.
 pub(super) fn scan<'a, 'c>(
     call: &Call<'c>,
     find: impl FnOnce(&Call<'c>) -> Result<Option<&'a Hash>, Reply>,

@@ -1,4 +1,4 @@
-//! The commands of a sentinel, which supports few others.
+//! The commands of a sentinel. A sentinel supports few other commands.
 
 use super::{ADMIN, Call, DANGEROUS, Keys, Spec};
 use crate::{

@@ -1,5 +1,5 @@
 //! Clients that wait for replicas. While a client waits, the server executes no other command of
-//! it.
+//! this client.
 
 use super::{
     Core,

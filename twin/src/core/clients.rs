@@ -25,17 +25,17 @@ pub(crate) struct Client {
     channels: BTreeSet<Channel>,
     /// The bytes in transit to the client, and when they arrive.
     outbox: VecDeque<(Instant, Vec<u8>)>,
-    /// How the connection was cut. Empty once its task has ended.
+    /// How the connection was cut. `None` if it was not cut.
     pub(crate) cut: Option<Cut>,
     waker: Option<Waker>,
     /// The replication offset after the last command of the client.
     pub(crate) written: u64,
     pub(crate) blocked: Option<Wait>,
-    /// Whether its next command may be about a slot that this node imports.
+    /// Whether the next command of the client may be about a slot that this node imports.
     pub(crate) is_asking: bool,
     /// Whether the client reads from replicas.
     pub(crate) reads_replicas: bool,
-    /// Whether the server disconnects the client as soon as it has all replies.
+    /// Whether the server disconnects the client as soon as the client has all replies.
     pub(crate) is_ending: bool,
 }
 
@@ -96,7 +96,6 @@ impl Scope {
     }
 }
 
-/// All clients of a server.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     by_id: BTreeMap<u64, Client>,
@@ -212,7 +211,6 @@ impl Core {
         self.clients.by_id.iter().map(|(id, client)| client.seen(*id)).collect()
     }
 
-    /// Cuts a connection.
     pub(crate) fn cut(&mut self, id: u64, cut: Cut) {
         if cut == Cut::Whole {
             return self.leave(id);
@@ -231,7 +229,7 @@ impl Core {
         all.into_iter().for_each(Client::wake);
     }
 
-    /// Sends a reply to a client, if it is still there.
+    /// Sends a reply to a client, if the client is still connected.
     pub(crate) fn say(&mut self, id: u64, reply: &Reply) {
         let delay = self.faults.replies.draw(&mut self.random);
         let due = self.instant() + delay;
@@ -243,7 +241,7 @@ impl Core {
     }
 
     /// Publishes to all subscribers of a channel, and returns their number. If the server loses
-    /// messages, some subscribers do not receive this one.
+    /// messages, some subscribers do not receive this message.
     pub(crate) fn publish(&mut self, scope: Scope, channel: &[u8], message: &[u8]) -> usize {
         self.note_message(scope, channel, message);
         self.deliver(scope, channel, message)

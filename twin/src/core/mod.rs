@@ -47,7 +47,7 @@ const DATABASES: usize = 16;
 /// A server, with its data and its clients.
 pub(super) struct Core {
     pub(super) table: &'static Table,
-    /// The address by which other servers know this one.
+    /// The address by which other servers know this server.
     pub(super) address: Address,
     databases: Vec<Keyspace>,
     clients: Clients,
@@ -67,7 +67,7 @@ pub(super) struct Core {
     born: Instant,
     /// The start time of the current command. A script sees no other time.
     now: Instant,
-    /// The start time in microseconds since 1970. No two commands have the same one.
+    /// The start time in microseconds since 1970. No two commands have the same start time.
     moment: i64,
 }
 
@@ -123,7 +123,7 @@ pub(super) struct Script {
 }
 
 thread_local! {
-    /// The scripts that were hashed before, because each connection of a client loads the same few.
+    /// The scripts that were hashed before. Each connection of a client loads the same few scripts.
     static KNOWN: RefCell<BTreeMap<Vec<u8>, Arc<Script>>> = RefCell::default();
 }
 
@@ -139,7 +139,7 @@ impl Script {
     }
 }
 
-/// The permissions of a running script.
+/// The state of a running script.
 #[derive(Debug)]
 pub(super) struct InScript {
     pub(super) client: u64,
@@ -235,7 +235,8 @@ impl Core {
         self.admit_subscriber(id, spec)
     }
 
-    /// Checks whether a subscriber may run the command: in RESP2, it may run only a few.
+    /// Checks whether a subscriber may run the command. In RESP2, a subscriber may run only a few
+    /// commands.
     fn admit_subscriber(&mut self, id: u64, spec: &Spec) -> Result<(), Reply> {
         let new = self.client(id).is_some_and(|client| client.protocol == Protocol::Resp3);
         if new || spec.is(HEARING) || !self.listens(id) {
@@ -262,7 +263,7 @@ impl Core {
         (!received).then_some(Barrier::Channel)
     }
 
-    /// Returns why a command with these traits is rejected now, if it is.
+    /// Returns the fault that rejects a command with these traits now, if there is one.
     fn refusal(&mut self, traits: Traits) -> Option<Refusal> {
         self.refusals().into_iter().find(|refusal| refusal.hits(traits))
     }
@@ -449,12 +450,12 @@ impl Core {
         self.now
     }
 
-    /// Returns the clock of leases, in milliseconds since 1970.
+    /// Returns the time by which leases end, in milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
         self.micros().div_euclid(1_000)
     }
 
-    /// Returns the clock of the server, in microseconds since 1970.
+    /// Returns the time on the clock of the server, in microseconds since 1970.
     pub(super) fn clock(&self) -> i64 {
         self.micros().max(self.moment).saturating_add(self.faults.step)
     }

@@ -1,8 +1,9 @@
 //! Replicas: they receive writes with a delay.
 //!
-//! A primary sends the outcome of each command or script as one batch: the values of the keys that
-//! it touched, and the messages that it published. A replica reports its offset when the primary
-//! asks, and each second. If the replica is promoted, it loses the batches that have not arrived.
+//! A primary sends the outcome of each command or script as one batch. The batch has the current
+//! values of the touched keys, and the published messages. A replica reports its offset when the
+//! primary asks, and each second. If the replica is promoted, it loses the batches that have not
+//! arrived.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -87,7 +88,7 @@ struct Feed {
     acknowledged: Option<(u64, Instant)>,
 }
 
-/// A message for a replica, and the feed that it came from.
+/// The batches for a replica, and the number of their feed.
 struct Received {
     number: u64,
     batches: UnboundedReceiver<Batch>,
@@ -106,7 +107,7 @@ impl Core {
         self.replication.leader.is_some()
     }
 
-    /// Returns the primary of this server, and whether they are connected.
+    /// Returns the primary of this server, and whether the connection to the primary is up.
     pub(crate) fn leader(&self) -> Option<(&Address, bool)> {
         self.replication.leader.as_ref().map(|leader| (&leader.address, leader.is_up))
     }
@@ -260,7 +261,7 @@ impl Core {
         self.unblock();
     }
 
-    /// Stops following. Returns the former primary, and the lag.
+    /// Stops following the primary. Returns the former primary, with the lag.
     fn lead(&mut self) -> Option<Leader> {
         self.replication.term += 1;
         self.replication.leader.take()
@@ -275,8 +276,8 @@ impl Core {
         }
     }
 
-    /// Notes whether this replica is connected to its primary, unless it follows another primary by
-    /// now.
+    /// If `term` is the current term, notes whether this replica is connected to its primary.
+    /// Returns whether `term` is the current term.
     fn is_linked(&mut self, term: u64, is_up: bool) -> bool {
         let is_current = self.replication.term == term;
         if let Some(leader) = self.replication.leader.as_mut().filter(|_| is_current) {

@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct Book {
     pub(super) site: Site,
     pub(super) trace: Arc<Trace>,
-    /// Knows when a failover may have lost writes.
+    /// Records when a failover may have lost writes.
     pub(super) judge: Arc<Judge>,
     /// The number of permits.
     pub(super) count: u32,
@@ -53,7 +53,7 @@ pub(super) struct Believer {
     /// For a member inside a double barrier: its generation.
     pub(super) generation: u64,
     pub(super) watch: Watch,
-    /// The owner of the write hold, if this is a read hold under it.
+    /// If this is a read hold of a writer, the owner of the write hold.
     pub(super) writer: Option<Owner>,
     pub(super) gate: Gate,
     /// Whether all replicas have acknowledged the grant.
@@ -118,7 +118,7 @@ impl Book {
         }
     }
 
-    /// Whether no failover has forgotten this grant.
+    /// Whether no failover has lost this grant.
     fn is_kept(&self, believer: &Believer) -> bool {
         let name = believer.watch.claim().name();
         self.judge.is_sure(name, believer.acknowledged, Instant::now())

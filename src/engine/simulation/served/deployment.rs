@@ -174,7 +174,6 @@ impl World {
         self.check_end().await
     }
 
-    /// Checks every rule.
     fn check_rules(&mut self) -> Result<(), String> {
         match &self.book {
             Some(book) => {
@@ -189,7 +188,6 @@ impl World {
         self.stale_connections.check(&self.site, &self.peers)
     }
 
-    /// Spawns the workers of all clients.
     fn spawn_workers(&self, chance: &mut Rng, workers: &mut JoinSet<()>) {
         for peer in &self.peers {
             for number in 0..self.scenario.workers {
@@ -211,8 +209,8 @@ impl World {
         }
     }
 
-    /// Checks that after the last fault, each client can acquire each lock, or that the queue has
-    /// each element, and that no state is left.
+    /// Checks the end of a run, after the last fault. Each client can acquire each lock, or the
+    /// queue has each element. No state is left.
     async fn check_end(mut self) -> Result<(), String> {
         self.rest(self.scenario.lease() + Duration::from_secs(7)).await?;
         match &self.book {

@@ -28,7 +28,7 @@ impl Entries {
         self.unsure += 1;
     }
 
-    /// Notes the reply to such a write.
+    /// Notes the reply to a write of the counter.
     pub(super) fn is_counted(&mut self, counted: bool) {
         self.unsure -= 1;
         self.counted += u64::from(counted);
@@ -45,8 +45,8 @@ impl Entries {
         self.inserted.insert(value.to_owned(), false);
     }
 
-    /// Notes the reply to such an insertion, with the value that it replaced. Returns the broken
-    /// rule, if that value cannot have been there.
+    /// Notes the reply to an insertion, with the value that the insertion replaced. Returns the
+    /// broken rule, if that value cannot have been there.
     pub(super) fn is_inserted(&mut self, value: &str, before: Option<String>) -> Option<String> {
         self.inserted.insert(value.to_owned(), true);
         let before = before?;

@@ -1,5 +1,5 @@
-//! Rules about the data of the server: it has each hold on which a client relies, and grants a fair
-//! lock only to the head of the queue.
+//! Rules about the data of the server. The server has each hold on which a client relies. It grants
+//! a fair lock only to the head of the queue.
 
 use std::{future::Future, time::Duration};
 

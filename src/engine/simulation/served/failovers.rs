@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{domain::Name, engine::simulation::trace::Trace};
 
-/// A number beyond the shards. Every fault that isolates a primary takes it, so that only one such
-/// fault exists at a time: without a majority of primaries, a cluster promotes no replica.
+/// A number that no shard has. Every fault that isolates a primary takes this number, so only one
+/// such fault exists at a time. Without a majority of primaries, a cluster promotes no replica.
 const ISOLATION: usize = 11;
 
 /// Makes servers fail, and promotes others.

@@ -1,4 +1,5 @@
-//! Foreign clients on the server: some lock as Redisson does, and one writes invalid data.
+//! Foreign clients on the server. Some of them lock as Redisson does, and one client writes invalid
+//! data.
 
 use std::{future::pending, sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! The record of the elements of a queue, each of which is pushed once.
 //!
-//! A failover may lose a push that not all replicas have, and an element that is done may come
-//! again. An element that all replicas have had is never lost.
+//! A failover may lose a push that not all replicas have. After a failover, an element that is done
+//! may be in the queue again. An element that all replicas have had is never lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ pub(super) type Places = BTreeMap<String, String>;
 /// The elements, by their known state.
 #[derive(Default)]
 pub(super) struct Jobs {
-    /// The elements that may be in the queue, and whether they must be there until they are done:
-    /// their push was confirmed, and no failover has forgotten it.
+    /// The elements that may be in the queue. The value is true if the element must be there until
+    /// it is done: its push was confirmed, and no failover has lost the push.
     pushed: BTreeMap<String, bool>,
     /// The elements that all replicas have had.
     acknowledged: BTreeSet<String>,
@@ -30,8 +30,8 @@ impl Jobs {
     }
 
     /// Notes that a worker has claimed the element, and whether all replicas have `acknowledged`
-    /// this. Returns the broken rule, if this element cannot be in the queue. A worker that is not
-    /// `sure` may have claimed it from a server that was replaced.
+    /// the claim. Returns the broken rule, if this element cannot be in the queue. A worker that is
+    /// not `sure` may have claimed the element from a server that was replaced.
     pub(super) fn is_taken(
         &mut self,
         element: &str,
@@ -51,7 +51,8 @@ impl Jobs {
         *self.unsure.entry(element.to_owned()).or_default() += 1;
     }
 
-    /// Notes the reply to such a report. Returns the broken rule, if the element is done twice.
+    /// Notes the reply to the report that the element is done. Returns the broken rule, if the
+    /// element is done twice.
     pub(super) fn is_done(&mut self, element: &str, done: bool, sure: bool) -> Option<String> {
         self.unsure.entry(element.to_owned()).and_modify(|unsure| *unsure -= 1);
         let twice = done && !self.done.insert(element.to_owned());
@@ -66,7 +67,8 @@ impl Jobs {
         after: &Places,
         repeats: bool,
     ) -> Option<String> {
-        // If the new server has the claim of an element that is done, the claimant can repeat it.
+        // If the new server has the claim of an element that is done, the claimant can report the
+        // element again.
         let again = after.iter().filter(|(_, owner)| owner.is_empty() || !repeats);
         for (element, _) in again {
             if self.done.remove(element) {

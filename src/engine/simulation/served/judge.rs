@@ -21,7 +21,7 @@
 //! | no failure without a fault | a request fails without a fault |
 //! | replies come soon | `try_acquire` or a release takes long without a fault |
 //!
-//! A client cannot know at once that the server forgot its hold, or that a foreign client overwrote
+//! A client cannot notice at once that the server lost its hold, or that a foreign client overwrote
 //! it. So after such a fault, two holders are allowed for the time of a lease. A failover may lose
 //! a write that no replica has acknowledged. It must not lose a write that all replicas have
 //! acknowledged.
@@ -52,12 +52,13 @@ use crate::{
 /// A waiter must acquire a free lock within this time after the last fault.
 const ACQUIRED: Duration = Duration::from_secs(4);
 
-/// The same limits for a run without faults: a yield window and some round trips; or, with polling
-/// waiters, the pause of a client that is not subscribed.
+/// The limits for a free lock in a run without faults. The first limit is a yield window and some
+/// round trips. The second limit is for polling waiters: the pause of a client that is not
+/// subscribed.
 const ACQUIRED_IN_CALM: Duration = Duration::from_millis(150);
 const ACQUIRED_BY_POLLING: Duration = Duration::from_secs(1);
 
-/// The same limit for a run whose only faults are failovers and moved slots.
+/// The limit for a free lock in a run whose only faults are failovers and moved slots.
 const ACQUIRED_AFTER_SWITCH: Duration = Duration::from_millis(1_500);
 
 /// Clients must have reconnected within this time after a failover.
@@ -102,7 +103,7 @@ pub(super) enum Class {
     Polls,
     /// The waiter has no permission to write the queue.
     Outside,
-    /// The waiter is a foreign client, which knows no queue.
+    /// The waiter is a foreign client, which does not use the queue.
     Foreign,
 }
 
@@ -125,7 +126,6 @@ struct Seen {
     /// The owners whose holds were released, the time of the release, and the gates of their
     /// clients.
     released: BTreeMap<String, (Instant, Gate)>,
-    /// Clients that have died.
     dead: BTreeSet<String>,
     /// Until when a fault may keep waiters from acquiring.
     quiet_until: Option<Instant>,
@@ -178,7 +178,7 @@ struct Waiter {
 struct Watched {
     held_by: BTreeSet<String>,
     since: Instant,
-    /// The owner of the last grant: a hand-off within a client keeps it.
+    /// The owner of the last grant. A hand-off within a client keeps this owner.
     granted_to: Option<Owner>,
     /// Until when the holder of the lock is uncertain.
     doubtful_until: Instant,
@@ -264,8 +264,8 @@ impl Judge {
         }
     }
 
-    /// Notes that `name` moves to another server for `lasts`. Some requests take longer, and none
-    /// may fail.
+    /// Notes that `name` moves to another server for `lasts`. Some requests take longer, and no
+    /// request may fail.
     pub(super) fn moves(&self, name: &Name, lasts: Duration) {
         let until = Instant::now() + lasts + self.connected();
         if let Some(lock) = self.seen().locks.get_mut(name) {
@@ -300,7 +300,7 @@ impl Judge {
         }
     }
 
-    /// Whether the servers have forgotten nothing about `name` that was written after `since`. If a
+    /// Whether the servers still have everything that was written about `name` after `since`. If a
     /// write is `acknowledged`, all replicas have it.
     pub(super) fn is_sure(&self, name: &Name, acknowledged: bool, since: Instant) -> bool {
         self.seen().locks.get(name).is_none_or(|lock| match acknowledged {
@@ -462,7 +462,8 @@ impl Judge {
         self.check();
     }
 
-    /// Notes that a release returned that the server did not have the hold that began at `since`.
+    /// Notes that a release reported a loss: the server did not have the hold that began at
+    /// `since`.
     pub(super) fn found_lost(&self, name: &Name, owner: &Owner, since: Instant) {
         let mut seen = self.seen();
         if seen.locks.get(name).is_none_or(|lock| lock.doubtful_until < since) {
@@ -533,7 +534,6 @@ impl Judge {
         self.seen().broken.clone()
     }
 
-    /// Returns the number of grants.
     pub(super) fn grants(&self) -> u64 {
         self.seen().acquired
     }

@@ -116,8 +116,8 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
     (faults.runtimes, faults.forcing) = (false, false);
     faults.shutdowns &= subject != Subject::Latch;
     let fails_over = matches!(subject, Subject::Queue | Subject::Map) && chance.bool();
-    // If another fault resumed the stopped primary early, it would accept a write that its
-    // successor does not have.
+    // If another fault resumed the stopped primary early, this primary would accept a write that
+    // its successor does not have.
     faults.stops &= !fails_over;
     // The permits of a dead process have no lease, and a latch that it closed stays closed for
     // ever.

@@ -81,7 +81,6 @@ impl Peer {
         self.tasks.lock().unwrap().drain(..).for_each(|task| task.abort());
     }
 
-    /// Cuts all connections of the client.
     pub(super) fn cut(&self, cut: Cut) {
         for server in self.site.all() {
             server.cut(cut, |it| [&it.user, &it.host].contains(&&self.id));

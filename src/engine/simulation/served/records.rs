@@ -53,7 +53,7 @@ impl Records {
         is_old.then(|| format!("`{name}` is acquired with token {token} after {before}"))
     }
 
-    /// A lock does not stay within one client for long.
+    /// Returns the broken rule, if a lock stays within one client for too long.
     fn stays(&mut self, owner: &Owner) -> Option<String> {
         let first = || Turns { begun: Instant::now(), left: None };
         let turns = self.turns.entry(owner.clone()).or_insert_with(first);

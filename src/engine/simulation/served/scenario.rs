@@ -138,21 +138,21 @@ impl Scenario {
     // The next three settings derive from `ttl`, and draw no random number of their own. So the
     // later random numbers of a seed stay the same.
 
-    /// Whether locks are fenced. If a fault may lose the tokens of the server, they are not,
-    /// because tokens would start again at 1.
+    /// Whether locks are fenced. If a fault may lose the tokens of the server, locks are not
+    /// fenced, because tokens would start again at 1.
     pub(super) fn is_fenced(&self) -> bool {
         let loses = self.faults.forgetting || self.faults.promotion;
         !loses && self.ttl.as_millis() % 2 == 1
     }
 
-    /// Whether holders write under their locks. In a crowd they do not, because the scripts of a
-    /// crowd are counted.
+    /// Whether holders write under their locks. In a crowd, holders do not write, because the
+    /// scripts of a crowd are counted.
     pub(super) fn writes(&self) -> bool {
         self.kind != Kind::Crowd && self.ttl.as_millis() % 3 == 1
     }
 
     /// Whether grants must be acknowledged by replicas that the server only pretends to have. If
-    /// the run has a real replica, they need not.
+    /// the run has a real replica, grants need no such acknowledgement.
     pub(super) fn replicates(&self) -> bool {
         let only_seem = !self.faults.promotion;
         !self.is_calm() && only_seem && self.ttl.as_millis() % 5 == 2

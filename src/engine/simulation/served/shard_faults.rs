@@ -118,7 +118,7 @@ impl ShardFault {
             let (known, lasts) = state(&new, name);
             self.judge.fault_of(name, self.server_faults.gossip().max(serves));
             // If a renewal reached only the old primary, the lease at the new primary may end
-            // before the client comes there.
+            // before the client reaches the new primary.
             let left = Duration::from_millis(lasts.unsigned_abs());
             let shorter = lasts < lasted || self.book.is_some();
             if known.is_some() && shorter && left < self.left() + serves {

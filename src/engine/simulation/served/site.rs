@@ -74,7 +74,7 @@ impl Site {
         }
     }
 
-    /// Returns the primary. If there are several shards, returns that of the first one.
+    /// Returns the primary. If there are several shards, returns the primary of the first shard.
     pub(super) fn master(&self) -> Twin {
         self.primary(0)
     }
@@ -171,7 +171,6 @@ impl Site {
         }
     }
 
-    /// Returns the primary of a shard.
     pub(super) fn primary(&self, shard: usize) -> Twin {
         match self {
             Self::One(servers) => servers.lock().unwrap().master.clone(),
@@ -191,13 +190,12 @@ impl Site {
         }
     }
 
-    /// Returns the replicas of a shard.
     pub(super) fn replicas(&self, shard: usize) -> Vec<Twin> {
         let primary = self.primary(shard).address();
         self.servers(shard).into_iter().filter(|it| it.address() != primary).collect()
     }
 
-    /// Promotes another server of the shard, if one runs. Returns whether there was one.
+    /// Promotes another server of the shard, if one runs. Returns whether a server was promoted.
     pub(super) fn fail_over(&self, shard: usize) -> bool {
         match self {
             Self::One(_) => false,
@@ -228,7 +226,6 @@ impl Site {
         server.resume();
     }
 
-    /// Whether a server hangs.
     pub(super) fn is_hung(&self, server: &Twin) -> bool {
         self.hung().is_some_and(|hung| hung.lock().unwrap().contains(&server.address()))
     }

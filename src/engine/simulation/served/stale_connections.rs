@@ -16,7 +16,7 @@ use super::{
     site::Site,
 };
 
-/// A connection by its server and its number there.
+/// A connection: its server, and its number at this server.
 type Key = (String, u64);
 
 /// A client must give up a silent connection within this time.

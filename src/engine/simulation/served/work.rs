@@ -150,8 +150,8 @@ impl Worker {
         }
         acquired.unwrap_or_else(|error| {
             self.log(|| format!("does not acquire: {error}"));
-            // The other ways have a short timeout, which may end before a reply comes: then an
-            // error is no violation.
+            // The other ways have a short timeout. If the timeout ends before a reply comes, the
+            // error breaks no rule.
             if matches!(way, 0 | 4) {
                 self.judge.failed(lock.name(), &error);
             }
@@ -168,7 +168,7 @@ impl Worker {
 
     /// Polls `acquire()` once, and polls it again only after `time`, like a branch of a `select!`.
     /// A task in line behind other tasks of its client blocks no other task. But a task that has
-    /// the request slot may be granted the lock and not notice it, which counts as a fault.
+    /// the request slot may be granted the lock without noticing it. This counts as a fault.
     async fn pause_while_waiting(
         &mut self,
         lock: &Lock,

@@ -124,7 +124,6 @@ impl World {
         self.check_end().await
     }
 
-    /// Checks every rule.
     fn check_rules(&self) -> Result<(), String> {
         self.judge.check();
         self.judge.broken().map_or(Ok(()), Err)
@@ -142,14 +141,12 @@ impl World {
         }
     }
 
-    /// Spawns the workers of all clients.
     fn spawn_workers(&self, chance: &mut fastrand::Rng, workers: &mut JoinSet<()>) {
         for peer in &self.peers {
             self.spawn_workers_of(peer, self.scenario.rounds, chance, workers);
         }
     }
 
-    /// Spawns the workers of `peer`.
     fn spawn_workers_of(
         &self,
         peer: &Arc<Peer>,
@@ -170,7 +167,6 @@ impl World {
         }
     }
 
-    /// Spawns the foreign clients.
     fn spawn_foreign_clients(&self, chance: &mut fastrand::Rng, foreign_clients: &mut JoinSet<()>) {
         let Scenario { redisson, busy_poller, .. } = self.scenario;
         let present = [(redisson, Waiting::Subscribed), (busy_poller, Waiting::BusyPolling)];

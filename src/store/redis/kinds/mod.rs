@@ -34,7 +34,7 @@ use crate::domain::{
 };
 
 /// A kind of object in Redis, with the requests of the engine. A kind implements only the requests
-/// that it supports; the others fail.
+/// that it supports; the other requests fail.
 pub(super) trait InRedis {
     /// The scripts of this kind. Each new connection loads them.
     const SCRIPTS: Scripts;
@@ -194,8 +194,8 @@ impl RedisStore {
     /// If the owner repeats its request, the lock is granted again, with a fresh lease.
     ///
     /// With a `place`, the owner gets a queue entry while the lock is busy. A later release may
-    /// reserve the lock for this owner, which then receives
-    /// [`Event::Ask`](crate::store::Event::Ask) and acquires the lock by its next request.
+    /// reserve the lock for this owner. The owner then receives
+    /// [`Event::Ask`](crate::store::Event::Ask), and acquires the lock by its next request.
     pub(crate) async fn acquire(&self, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
         by_kind!(claim.object.kind, K => Box::pin(K::acquire(self, claim, place)).await)
     }
@@ -209,8 +209,8 @@ impl RedisStore {
         by_kind!(claim.object.kind, K => Box::pin(K::acquire_read_under_write(self, claim, writer)).await)
     }
 
-    /// Sets the hold count of the claim's owner, if this owner still holds. With a `ttl`, also
-    /// renews the lease.
+    /// Sets the hold count of the claim's owner, if this owner still has the hold. With a `ttl`,
+    /// also renews the lease.
     ///
     /// The request sets the count instead of adding to it, so a repeated request changes nothing.
     pub(crate) async fn recount(
@@ -234,9 +234,10 @@ impl RedisStore {
         })
     }
 
-    /// Returns the group of `object`. One request can renew all holds of a group. These have the
-    /// same kind and, in a cluster, the same slot, because a script may not use two slots. So if a
-    /// node hangs, only the holds on this node are in doubt, even while it is importing a slot.
+    /// Returns the group of `object`. One request can renew all holds of a group. Holds of a group
+    /// have the same kind. In a cluster, they also have the same slot, because a script may not use
+    /// two slots. So if a node hangs, only the holds on this node are in doubt, even while the node
+    /// is importing a slot.
     pub(crate) fn group(&self, object: &Object) -> u32 {
         const KINDS: u32 = Kind::ALL.len() as u32;
         let slot = if self.topology.moves_slots() { slot_of_name(&object.name) } else { 0 };
@@ -253,7 +254,8 @@ impl RedisStore {
     }
 
     /// Returns how many replicas have executed the grant of `claim`. Waits until there are enough
-    /// replicas, or until the time of `replicas` is over. Returns 0 if the owner no longer holds.
+    /// replicas, or until the time of `replicas` is over. Returns 0 if the owner no longer has the
+    /// hold.
     pub(crate) async fn replicated(&self, claim: &Claim, replicas: Replicas) -> Reply<u32> {
         match by_kind!(held_as(claim.object.kind), K => K::granted(claim)) {
             Some(Granted(evidence)) => {
@@ -264,15 +266,14 @@ impl RedisStore {
         }
     }
 
-    /// Executes `work` if the claim's owner holds now, and returns the result of `work`. Otherwise
-    /// does nothing and returns `None`.
+    /// Executes `work` if the claim's owner has its hold now, and returns the result of `work`. If
+    /// not, does nothing and returns `None`.
     ///
     /// **The caller must not repeat the request**: the store might execute `work` twice.
     pub(crate) async fn guarded(&self, claim: &Claim, work: &Work) -> Reply<Option<domain::Value>> {
         by_kind!(held_as(claim.object.kind), K => Box::pin(K::guarded(self, claim, work)).await)
     }
 
-    /// Returns the holder of `object`.
     pub(crate) async fn holder(&self, object: &Object) -> Reply<Option<Holder>> {
         by_kind!(held_as(object.kind), K => Box::pin(K::holder(self, object)).await)
     }

@@ -104,7 +104,8 @@ impl SubscriptionTable for Table {
             self.objects.insert(object.clone(), WantedName::default());
         }
         self.want(object);
-        // A new waiter does not know the level, which another waiter may already have reached.
+        // An earlier waiter may already have subscribed. The new waiter needs an event about the
+        // level.
         let level = self.objects.get(object).map(|wanted| wanted.level).unwrap_or_default();
         if level != SubscriptionLevel::Nothing {
             self.events.push_back(Event::Subscribed(object.clone(), level));
@@ -342,9 +343,9 @@ impl Table {
     }
 }
 
-/// Returns the permission that is missing if the server denies `asked`. If some channels are only
-/// Leasehold's, the cause may be these alone: the client then drops them, and requests the others
-/// again.
+/// Returns the permission that is missing if the server denies `asked`. If only Leasehold uses some
+/// of the channels, the server may deny only these channels. The client then drops these channels,
+/// and requests the others again.
 fn needs(asked: &Correction) -> Denied {
     let releases = asked.subscribe.as_ref().map(channel_of);
     match asked.channels.iter().all(|it| Some(it) == releases.as_ref()) {
@@ -670,7 +671,6 @@ mod tests {
             }
         }
 
-        /// Takes one random step.
         fn step(&mut self) {
             let names = ["door", "{door}", "window"];
             let one = name(names[self.chance.usize(..names.len())]);

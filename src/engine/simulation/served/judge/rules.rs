@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Seen {
-    /// Returns when a fault is over that begins now and lasts for `lasts`. A client that lost its
+    /// Returns the end of a fault that begins now and lasts for `lasts`. A client that lost its
     /// connections cannot find the primary before `misled_until`.
     pub(super) fn over(&self, lasts: Duration) -> Instant {
         let over = Instant::now() + lasts;
@@ -117,7 +117,7 @@ impl Seen {
         too_long.then(|| format!("a waiter waits for `{name}`, which is free"))
     }
 
-    /// Returns when `client` may last have held `name`.
+    /// Returns the last time at which `client` may have held `name`.
     pub(super) fn had_at(&self, name: &Name, client: &str, now: Instant) -> Instant {
         let of_client = |it: &String| it.rsplit_once(':').is_some_and(|it| it.0 == client);
         let is_others = |lock: &&Watched| !lock.held_by.iter().any(of_client);
@@ -228,7 +228,6 @@ impl Seen {
     }
 }
 
-/// Returns the client of an owner.
 fn client_of(owner: &str) -> &str {
     owner.rsplit_once(':').map_or("", |it| it.0)
 }

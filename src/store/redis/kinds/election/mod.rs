@@ -1,7 +1,7 @@
 //! The election: Redisson's fenced lock, and a record of the holder, which only Leasehold has.
 //!
 //! The lock alone decides which client leads. The record counts only while its owner holds the
-//! lock. After that it stays until its TTL ends.
+//! lock. After that, the record stays until its TTL ends.
 
 use std::{sync::LazyLock, time::Duration};
 

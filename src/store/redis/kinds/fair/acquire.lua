@@ -16,8 +16,8 @@
 --                          end). If count is 0, the lock is free, but for at most pttl milliseconds
 --                          only the returned owner, the head of the queue, can acquire it
 --
--- If the lock is free, and dead waiters before the head were dropped, the script publishes 0 on the
--- channel of the head, because the release has notified a dead waiter.
+-- If the lock is free, and the script drops dead waiters before the head, the release has notified
+-- a dead waiter. So the script publishes 0 on the channel of the head.
 --
 -- A waiter costs ZADD and ZSCORE. A new entry costs LRANGE, ZSCORE, PTTL, two ZADD, RPUSH and
 -- PEXPIRE. A grant costs ZREM. A grant from the queue costs LRANGE, LREM, two ZREM, ZRANGE and
@@ -33,7 +33,7 @@ local waits = ARGV[3] ~= '0'
 local lives_until = string.format('%.0f', now + ARGV[3])
 
 -- Notes that this owner is alive. If KEYS[4] expired, dead waiters of Leasehold would count as
--- waiters of Redisson. So it expires later than each entry of a dead waiter.
+-- waiters of Redisson. So KEYS[4] expires later than each entry of a dead waiter.
 local function live(deadline)
     redis.call('ZADD', KEYS[4], lives_until, ARGV[1])
     local rest = deadline - now + WAIT
@@ -62,7 +62,8 @@ local function stay()
     if not deadline then
         return join()
     end
-    -- A Redisson client moves all deadlines by its own wait time, so this one may be too early.
+    -- A Redisson client moves all deadlines by its own wait time, so this deadline may be too
+    -- early.
     local left = lease_left()
     if deadline < now + left + AHEAD then
         deadline = now + left + 2 * WAIT
@@ -72,7 +73,7 @@ local function stay()
 end
 
 if waits then
-    -- This comes before `settle`, which would otherwise drop this owner after a pause.
+    -- ZADD comes before `settle`. In the other order, `settle` would drop this owner after a pause.
     redis.call('ZADD', KEYS[4], 'XX', lives_until, ARGV[1])
 end
 local head, dropped = settle(ARGV[2])

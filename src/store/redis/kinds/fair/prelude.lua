@@ -21,9 +21,9 @@
 -- The wait time of Redisson's waiters by default, and of all waiters of Leasehold.
 local WAIT = 300000
 
--- A moved deadline is at least this many milliseconds after now and after the end of the lease. Its
--- waiter sends its next request before that. Redisson drops a waiter after its deadline; and a
--- Redisson client may wait without end if a deadline is in the past.
+-- A moved deadline is at least this many milliseconds after now and after the end of the lease. The
+-- waiter of the deadline sends its next request before the deadline. Redisson drops a waiter after
+-- its deadline; and a Redisson client may wait without end if a deadline is in the past.
 local AHEAD = 1000
 
 -- For this many milliseconds, a dead waiter of Leasehold stays in the queue behind a living one. So
@@ -138,7 +138,7 @@ local function settle(lease)
         return nil, false
     end
     local function drop(owner)
-        -- If the deadline of the dropped waiter is in the past, the later ones need no change.
+        -- If the deadline of the dropped waiter is in the past, the later deadlines need no change.
         gone[owner] = (time_of(owner, KEYS[3]) or 0) > now and WAIT or 0
     end
     if not lives(head) then

@@ -29,7 +29,7 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
         return holder(KEYS[1], pttl)
     end
     -- If the withdrawn owner was the head, an earlier release notified only this owner. If this is
-    -- a repeated release, the message of the first one may be lost.
+    -- a repeated release, the message of the first release may be lost.
     notify(head, ARGV[2])
     return {}
 end

@@ -213,8 +213,8 @@ async fn dead_waiter_behind_a_living_waiter_is_dropped() {
     assert!(t.is_granted(&first).await);
 }
 
-/// In an outage of some seconds, no client can send a request. After it, the head sends the first
-/// one.
+/// In an outage of some seconds, no client can send a request. After the outage, the head sends the
+/// first request.
 #[tokio::test(start_paused = true)]
 async fn waiters_keep_their_order_after_an_outage() {
     let t = Bench::new();

@@ -5,7 +5,7 @@
 --   ARGV[1]  channel  on which `0` announces that the latch is open
 --   ARGV[2]  rest     milliseconds for which the receipt is kept
 --
---   0, 1, 2, …   the new count, at most 2^53 - 1: Lua represents whole numbers exactly up to this
+--   0, 1, 2, …   the new count, at most 2^53 - 1, up to which Lua represents whole numbers exactly
 --
 -- An open latch stays open. A latch that another program set to 0 is deleted.
 --

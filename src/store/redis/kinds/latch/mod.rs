@@ -57,7 +57,6 @@ pub(crate) enum Change {
     Delete,
 }
 
-/// Returns the count.
 pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<i64> {
     is_whole(store, name).await?;
     store.number_at(name).await

@@ -3,8 +3,8 @@
 --   KEYS[1]  lock    hash {owner: hold count}; lives as long as the lease
 --   KEYS[2]  queue   zset {owner: microsecond of its arrival}; only passed by a waiter.
 --                    See lock/hand_over
---   KEYS[3] tokens Redisson's counter, without a TTL; only passed to draw tokens. Without a queue,
---   KEYS[2] repeats KEYS[1]
+--   KEYS[3]  tokens  Redisson's counter, without a TTL; only passed to draw tokens. Without a
+--                    queue, KEYS[2] repeats KEYS[1]
 --   ARGV[1]  owner   unique to this acquisition
 --   ARGV[2]  ttl     lease in milliseconds
 --   ARGV[3]  place   if the lock is held, `listening` adds a queue entry, and `kept` adds
@@ -25,7 +25,7 @@
 --
 -- Time: PTTL, HSET and PEXPIRE when free; HSCAN and PTTL when held.
 
--- Lua represents whole numbers exactly only up to this one.
+-- Lua represents whole numbers exactly only up to this number.
 local MOST = 2 ^ 53 - 1
 
 local waits = ARGV[3] and ARGV[3] ~= ''

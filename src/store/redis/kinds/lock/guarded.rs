@@ -62,8 +62,9 @@ pub(in crate::store::redis::kinds) async fn by_field(
 /// notice, the script ends without a write. Clients receive a notice after the script has ended.
 async fn write(store: &RedisStore, field: &str, claim: &Claim, writes: &[Write]) -> Reply<Value> {
     // On the exporting node of a migrating slot, a script cannot write a key again after it has
-    // deleted this key. To prevent such a half-done script, the request also names a key that does
-    // not exist: then the exporting node rejects the request before the script starts.
+    // deleted this key. The script would then end after some of its writes. To prevent this, the
+    // request also names a key that does not exist. The exporting node then rejects the request
+    // before the script starts.
     let guard = store.topology.moves_slots() && comes_back(writes);
     let guard = guard.then(|| Write::delete(keys::queue(claim.name()) + ":none"));
     let announced = || writes.iter().filter(|write| write.notice.is_some());
@@ -86,8 +87,8 @@ fn behind<'a>(claim: &'a Claim, others: impl IntoIterator<Item = &'a Vec<u8>>) -
     [lock].into_iter().chain(others.into_iter().map(Vec::as_slice)).collect()
 }
 
-/// Returns whether one of `writes` deletes a key, perhaps with its last field, and a later one
-/// writes this key again.
+/// Returns whether one of `writes` deletes a key, and a later write writes this key again. The
+/// removal of a field may delete a key, too.
 fn comes_back(writes: &[Write]) -> bool {
     let is_gone = |write: &Write, before: &[Write]| {
         let deletes = |it: &&Write| matches!(it.edit, Edit::Delete | Edit::RemoveField(_));

@@ -69,7 +69,7 @@ local function notify(owner, millis)
     return type(redis.pcall('PUBLISH', channel_of(owner), millis)) == 'number'
 end
 
--- Removes the entries up to the first one whose client listens, and keeps that one in `place`.
+-- Removes the entries up to the first entry whose client listens, and keeps this entry in `place`.
 -- Returns whether clients without an entry wait.
 local function take_first()
     for _ = 1, 100 do
@@ -84,7 +84,8 @@ local function take_first()
     place = nil
 end
 
--- Puts the entry back into the queue. Redis deleted the queue and its TTL if it became empty.
+-- Puts the entry back into the queue. If the queue became empty, Redis deleted the queue and its
+-- TTL.
 local function put_back(score)
     redis.call('ZADD', KEYS[2], score, place)
     if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[6])) == 'table' then
@@ -92,8 +93,9 @@ local function put_back(score)
     end
 end
 
--- The notified client may be dead. So the next two clients are notified to send a request later, if
--- all three have waited for long.
+-- The notified client may be dead. So if this client has waited for long, the script also notifies
+-- the next two clients. It skips a client that has not waited for long. The notified clients send a
+-- request later.
 local function warn(from, now)
     local long_ago = (now - ARGV[7]) * 1000
     if tonumber(came) > long_ago then

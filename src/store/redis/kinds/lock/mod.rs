@@ -194,7 +194,8 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply
         return Ok(ReleaseReply::NotHeld { holder: successor(store, &claim.object).await });
     }
     let subscribers = replies.get(1).map_or(Ok(0), |reply| subscribers(reply, name))?;
-    // If there are no subscribers, this saves the lookup of this client's own subscription.
+    // If there are no subscribers, the first condition saves the lookup of this client's own
+    // subscription.
     let others =
         subscribers > 0 && subscribers > i64::from(store.is_subscribed_to_releases(&claim.object));
     Ok(ReleaseReply::Freed(match others {

@@ -11,7 +11,7 @@
 --
 -- Time: INCRBY; a second INCRBY if the counter is lower.
 
--- Lua represents whole numbers exactly only up to this one.
+-- Lua represents whole numbers exactly only up to this number.
 local MOST = 2 ^ 53 - 1
 
 local now = redis.pcall('INCRBY', KEYS[1], 0)

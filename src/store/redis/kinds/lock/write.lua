@@ -15,8 +15,8 @@
 --   {3, words, verb}    rejected after earlier writes, which stay. The reason is always that
 --                       the ACL denies this command
 --
--- Other rejections come before the first write: the script has checked all types, and a server that
--- is full or accepts no writes rejects the first write of a script, and never a later one.
+-- Other rejections come before the first write. The script has checked all types. A server that is
+-- full or accepts no writes rejects the first write of a script, and never a later one.
 --
 -- Time: HEXISTS, TYPE for each HSET, HSETNX and HDEL, and the writes.
 

@@ -46,8 +46,8 @@ local ends = whole(now + ARGV[1])
 for i = 3, #ARGV do
     local added = redis.pcall('ZADD', KEYS[2], ends, ARGV[i])
     if type(added) == 'table' then
-        -- The first ZADD was rejected; a later one cannot be. Without this INCRBY, the permits
-        -- would be neither free nor held.
+        -- The server can reject only the first ZADD. Without this INCRBY, the permits would be
+        -- neither free nor held.
         redis.call('INCRBY', KEYS[1], missing)
         return added
     end

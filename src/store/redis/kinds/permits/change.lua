@@ -25,7 +25,7 @@ if ARGV[1] == 'give_back' then
 end
 make_room(KEYS[3], ARGV[4])
 
--- This comes before `reap`, which creates a missing counter if permits have expired.
+-- EXISTS comes before `reap`, because `reap` creates a missing counter if permits have expired.
 local is_set = ARGV[1] == 'set_if_absent' and redis.call('EXISTS', KEYS[1]) == 1
 
 local free, regained = reap(KEYS[1], KEYS[2], clock())

@@ -61,7 +61,8 @@ for i = 1, #ahead, 2 do
     redis.call('ZADD', it.permits, whole(now), ahead[i])
 end
 
--- Finds the member after whose end enough permits are free: adds up members from the oldest one on.
+-- Finds the member with whose end enough permits become free: adds up the permits of the members,
+-- from the oldest member on.
 local missing, from, score = wanted - free, 0, now
 while missing > 0 do
     local some = redis.call('ZRANGEBYSCORE', it.permits, '(' .. it.gone, '+inf', 'WITHSCORES',

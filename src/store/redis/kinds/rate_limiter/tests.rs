@@ -90,7 +90,7 @@ async fn story(seed: u64) {
         let it = RatePermits::wanted(permits);
         match limiter.acquire(&store, &it).await.unwrap() {
             Decision::Granted => {
-                // The same request again, as after a lost reply.
+                // The client repeats the request, as after a lost reply.
                 let free = limiter.available(&store).await.unwrap();
                 assert_eq!(limiter.acquire(&store, &it).await.unwrap(), Decision::Granted);
                 assert_eq!(limiter.available(&store).await.unwrap(), free);

@@ -1,7 +1,7 @@
 -- rate_limiter/throttle: admits work at an even pace, by the generic cell rate algorithm.
 --
 --   KEYS[1]  throttle  `TIME:ID`: TIME is the microsecond since 1970 at which the whole burst is
---                      free again; ID is that of the request that was granted last
+--                      free again; ID is the id of the request that was granted last
 --   ARGV[1]  permits   number of permits, at least one
 --   ARGV[2]  burst     number of permits that can be granted at once
 --   ARGV[3]  spacing   microseconds from one permit to the next

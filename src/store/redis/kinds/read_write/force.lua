@@ -48,7 +48,7 @@ take_out(true)
 redis.call('HSET', KEYS[1], 'mode', 'read')
 local left = longest_lease(KEYS[1], ARGV[4])
 if left then
-    -- With 0 the key is deleted: no reader is left.
+    -- If `left` is 0, no reader is left, and PEXPIRE deletes the key.
     redis.pcall('PEXPIRE', KEYS[1], left)
 end
 return notify()

@@ -8,7 +8,7 @@
 --
 -- Time: HGET, PTTL, HLEN and HGETALL.
 
--- Returns the reader while the write side is held: the writer has this read hold, too.
+-- Returns the reader while the write side is held. This read hold belongs to the writer.
 local function reads_beside()
     local fields = redis.call('HGETALL', KEYS[1])
     for i = 1, #fields, 2 do

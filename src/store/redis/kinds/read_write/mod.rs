@@ -206,8 +206,8 @@ fn channel(name: &Name) -> String {
     keys::redissons("redisson_rwlock", name)
 }
 
-/// Requests a read lock. With `waited`, for which the caller has waited, earlier writers go first.
-/// With `writing`, the request is that of this writer during its write hold.
+/// Requests a read lock. With `waited`, the time for which the caller has waited, earlier writers
+/// go first. With `writing`, this writer sends the request during its write hold.
 fn read<'a>(
     claim: &'a Claim,
     waited: Option<u32>,

@@ -13,7 +13,8 @@ local MOST = 16
 -- A reader of Redisson has one lease for each time that it has acquired.
 local MOST_LEASES = 64
 
--- Returns a holder that prevents a grant: a reader, or the writer, even if it has a read hold, too.
+-- Returns a holder that prevents a grant: a reader or the writer. If the writer also has a read
+-- hold, returns the write hold.
 local function in_the_way(lock, mode, pttl)
     local fields = mode == 'write' and redis.call('HGETALL', lock) or {}
     for i = 1, #fields, 2 do

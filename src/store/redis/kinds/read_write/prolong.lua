@@ -6,9 +6,10 @@
 --
 --   {o1, o2, …}  for each writer 1 if it holds, 0 if not
 --
--- The TTL of the lock is the longest lease, which may be that of a read hold. So the script shortens
--- it only if the writer is the only holder. A key of another type counts as not held, so the other writers are still renewed.
--- Any other rejection does not prove a loss, so it ends the script.
+-- The TTL of the lock is the longest lease, which may be that of a read hold. So the script
+-- shortens the TTL only if the writer is the only holder. A key of another type counts as not held,
+-- so the other writers are still renewed. Any other rejection does not prove a loss, so it ends the
+-- script.
 --
 -- Time: HEXISTS, PTTL and PEXPIRE for each writer; HLEN if its new lease is shorter.
 

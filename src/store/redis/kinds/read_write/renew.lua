@@ -7,9 +7,9 @@
 --
 --   {o1, o2, …}  for each reader 1 if it holds the lock, 0 if not
 --
--- The TTL of the lock is the longest lease. So the script shortens it only if the reader is the only
--- holder. A key of another type counts as not held, so the other readers are still renewed. Any other
--- rejection does not prove a loss, so it ends the script.
+-- The TTL of the lock is the longest lease. So the script shortens the TTL only if the reader is
+-- the only holder. A key of another type counts as not held, so the other readers are still
+-- renewed. Any other rejection does not prove a loss, so it ends the script.
 --
 -- Time: HEXISTS, PEXPIRE, PTTL and PEXPIRE for each reader; HLEN if its new lease is shorter.
 

@@ -24,8 +24,7 @@
 --   {pttl}   enough permits are free, but they are kept for the longest waiter, for at most pttl
 --            milliseconds
 --
--- If the owner has withdrawn its request, the script rejects the request, which was still in flight
--- at the withdrawal.
+-- An owner may withdraw a request that is still in flight. The script rejects such a request.
 --
 -- An owner that has waited for long becomes the longest waiter ("patient"), unless another owner
 -- has waited for longer. The script keeps permits for it: other owners of Leasehold get permits
@@ -34,11 +33,12 @@
 --
 -- Because of two limits, a longest waiter cannot block the others for ever. An owner does not
 -- become the longest waiter if it requests more permits than are free and held by Leasehold's
--- clients together. And the turn is limited, because some holders may be dead or hold for hours,
--- which no script can know.
+-- clients together. The turn is also limited, because some holders may be dead or hold for hours. A
+-- script cannot find this out.
 --
 -- For an owner that has waited for long, a request also costs TIME, HLEN, HVALS of at most a
--- thousand holders, HSET and PEXPIRE; if it stops being the longest waiter, HDEL and PUBLISH.
+-- thousand holders, HSET and PEXPIRE. If the owner stops being the longest waiter, the request also
+-- costs HDEL and PUBLISH.
 --
 -- While there is a longest waiter, each request also costs TIME; its grant also costs DEL.
 --

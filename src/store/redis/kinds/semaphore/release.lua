@@ -17,8 +17,8 @@
 -- If the owner has no permits, its later requests are rejected, because they may be old requests in
 -- flight. `leave` is the exception. After `forget`, its later requests are also rejected.
 --
--- The first writes are HDEL or ZREMRANGEBYSCORE, which a full server accepts. After these, it also
--- accepts the other writes of the script.
+-- The first writes are HDEL or ZREMRANGEBYSCORE. A full server accepts these writes. After them, a
+-- full server also accepts the other writes of the script.
 --
 -- If the owner has no permits, the script costs TIME, ZREMRANGEBYSCORE, ZADD, PEXPIRE and HGET.
 --

@@ -65,17 +65,14 @@ pub(crate) async fn pop(store: &RedisStore, name: &Name, receipt: &Owner) -> Rep
     store.ask(request.read(read)).await
 }
 
-/// Returns whether the set has this element.
 pub(crate) async fn contains(store: &RedisStore, name: &Name, element: &[u8]) -> Reply<bool> {
     map::flag(store, name, "SISMEMBER", element).await
 }
 
-/// Returns the number of elements.
 pub(crate) async fn len(store: &RedisStore, name: &Name) -> Reply<u64> {
     map::count(store, name, "SCARD").await
 }
 
-/// Returns a page of elements.
 pub(crate) async fn scan(store: &RedisStore, name: &Name, cursor: &Cursor) -> Reply<Page> {
     map::page(store, name, "SSCAN", cursor).await
 }
