@@ -47,8 +47,8 @@ fn cpu_seconds_of(redis: &Redis) -> f64 {
     reply.text().lines().filter_map(figure).sum()
 }
 
-/// The number of commands that the servers have executed, including those that scripts call, but
-/// without this request. If the driver sends another request between two calls, it counts.
+/// The number of commands that the servers have executed, including those that scripts call. The
+/// request for this number does not count. All other requests of the driver count.
 pub(super) fn commands(servers: &Servers) -> u64 {
     servers.each(|redis| redis.calls().total()).sum()
 }

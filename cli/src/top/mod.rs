@@ -67,7 +67,7 @@ async fn show(
     let mut keys = screen::keys()?;
     let (sender, mut found) = unbounded_channel();
     let mut view = View::default();
-    // The lock about which the user is asked.
+    // The lock that the user is asked to release by force.
     let mut asked: Option<Arc<Forcible>> = None;
     loop {
         let sample = watch.last();

@@ -273,7 +273,7 @@ impl Task {
         }
     }
 
-    /// A guard of this task for `name`, if it has one that is held.
+    /// A guard of this task for `name`, if this guard is held.
     fn held(&self, name: &str) -> Option<&AnyGuard> {
         self.guards.get(name)?.iter().find(|guard| guard.is_held())
     }
