@@ -58,7 +58,6 @@ impl Plain {
     }
 }
 
-/// Returns the value of a key.
 fn get(server: &Redis, key: &str) -> String {
     server.command(&["GET", key]).text().to_owned()
 }

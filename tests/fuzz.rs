@@ -250,7 +250,6 @@ impl Story {
         calls + 2
     }
 
-    /// Calls a random method.
     async fn calls(&mut self, redis: &Redis, lock: &Lock) {
         let max_wait = ms(self.random.u64(1..400));
         match self.random.u8(..4) {

@@ -571,7 +571,6 @@ async fn fail_fast_client_does_not_wait_in_an_outage() {
     assert_eq!(gate.acquire().await.unwrap().release().await.unwrap(), Release::Released);
 }
 
-/// Without `fail_fast`, a client waits.
 #[tokio::test(start_paused = true)]
 async fn client_waits_for_an_unreachable_store_by_default() {
     let store = MemoryStore::new();

@@ -142,7 +142,6 @@ async fn wait_for(
     (tasks, entered)
 }
 
-/// Releases all guards of `held`.
 async fn release_guard(held: Vec<LockGuard>) {
     let given = iter(held).map(LockGuard::release).buffer_unordered(AT_ONCE);
     given.for_each(|released| async { drop(released.expect("it answers")) }).await;

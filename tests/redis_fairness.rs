@@ -17,7 +17,6 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How long each of the five clients holds.
 const HOLD: Duration = ms(5);
 
 fn door(client: &Client) -> Lock {

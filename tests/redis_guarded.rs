@@ -28,7 +28,6 @@ fn set(value: &str) -> [Write; 1] {
     [Write::set("data", value)]
 }
 
-/// Returns the value of `data`.
 fn data(redis: &Redis) -> Option<String> {
     match redis.command(&["GET", "data"]) {
         Reply::Text(text) => Some(text),

@@ -359,7 +359,6 @@ async fn missing_sentinels_are_found_and_logged_once() {
     assert!(!text.contains("use TLS"), "{text}");
 }
 
-/// The number of warnings with `words`.
 fn warned_of(log: &Log, words: &str) -> usize {
     log.text().lines().filter(|it| it.contains("WARN") && it.contains(words)).count()
 }

@@ -40,14 +40,12 @@ const TURN: &str = r#""PUBLISH" "leasehold_lock__waiter:{door}:"#;
 /// The beginning of a message to all waiters, as `MONITOR` reports it.
 const ANNOUNCED: &str = r#""PUBLISH" "redisson_lock__channel:{door}""#;
 
-/// A waiting task.
 type Waiter = JoinHandle<Result<LockGuard>>;
 
 fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
 
-/// The number of queue entries.
 fn queued(redis: &Redis) -> i64 {
     redis.command(&["ZCARD", QUEUE]).number()
 }
@@ -94,7 +92,6 @@ fn waiting_process(redis: &Redis) -> Helper {
     process
 }
 
-/// The owner of `door`.
 fn owner(redis: &Redis) -> String {
     hash(redis, "door").first().map(|(owner, _)| owner.clone()).unwrap_or_default()
 }

@@ -29,7 +29,6 @@ async fn client(servers: [&Redis; 2]) -> Client {
     Client::connect(&url(servers)).await.expect("one of them is the primary")
 }
 
-/// A primary and its replica.
 fn pair() -> [Redis; 2] {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);

@@ -11,7 +11,6 @@ use leasehold::{Client, Error, Lock, LockGuard, Replicas, Script, Value, Write};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::time::{Instant, sleep};
 
-/// The name of the lock in these tests.
 const DOOR: &str = "app:door";
 
 fn door(client: &Client) -> Lock {
@@ -57,7 +56,6 @@ fn raw(redis: &Redis, user: &str) -> Connection {
     connection
 }
 
-/// Whether the reply is a denied permission.
 fn is_forbidden(reply: &Reply) -> bool {
     let Reply::Error(words) = reply else { return false };
     ["NOPERM", "user executing the script can't", "ACL failure in script"]
@@ -65,7 +63,6 @@ fn is_forbidden(reply: &Reply) -> bool {
         .any(|no| words.contains(no))
 }
 
-/// Executes every operation at least once.
 async fn do_everything(redis: &Redis) {
     let [one, other] = [as_user(redis, "app").await, as_user(redis, "app").await];
     // acquires, reenters, checks and releases

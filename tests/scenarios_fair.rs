@@ -230,7 +230,6 @@ async fn reentered_lock_is_free_after_two_releases() {
 
 // Waiters that give up.
 
-/// How a waiter gives up.
 #[derive(Clone, Copy, Debug)]
 enum Leaves {
     Dropped,

@@ -378,7 +378,6 @@ fn circles(root: &str, sources: &[(String, String)]) -> Vec<String> {
     found.iter().map(|circle| shown(root, circle)).collect()
 }
 
-/// The imports of each module.
 type Uses = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
 
 /// The modules that `module` imports and that import `module`, both directly or indirectly.
@@ -985,7 +984,6 @@ fn messages(page: &str, shown: &[Shown]) -> Vec<String> {
     complaints
 }
 
-/// `text` as code in Markdown.
 fn in_code(text: &str) -> String {
     match text.contains('`') {
         true => format!("`` {text} ``"),
@@ -1011,7 +1009,6 @@ const DIALECT: [&str; 11] = [
 /// Phrases in which a word of `DIALECT` is allowed.
 const PLAIN: [&str; 4] = ["is no longer", "is no more", "there is no", ", so many"];
 
-/// The words of `DIALECT` in `text`.
 fn dialect(at: &str, text: &str) -> Vec<String> {
     let mut plain = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
     PLAIN.iter().for_each(|phrase| plain = plain.replace(phrase, "…"));
@@ -1106,7 +1103,6 @@ fn is_in_a_row(guide: &str, name: &str) -> bool {
     guide.lines().any(|line| line.starts_with('|') && line.contains(&format!("`{name}`")))
 }
 
-/// Types and their public methods.
 type Api = BTreeSet<(String, String)>;
 
 /// Methods that only tasks have. A thread needs no `acquire_read_with`: while it has the write
@@ -1150,7 +1146,6 @@ fn api(folder: &str) -> Api {
     files(folder, "rs").iter().flat_map(|path| api_of(path)).collect()
 }
 
-/// The public methods of a file.
 fn api_of(path: &str) -> Api {
     methods(&read(path), &read("src/primitives/settings.rs"))
 }
@@ -1190,7 +1185,6 @@ fn owner_of(head: &str) -> String {
     if own("K") { of.replace("<K>", "") } else { of }
 }
 
-/// The methods that a line declares.
 fn named(line: &str, settings: &str) -> Vec<String> {
     let line = line.trim();
     let is_row = line.starts_with("fn ") && line.contains(';');
@@ -1359,7 +1353,6 @@ fn documents() -> impl Iterator<Item = (String, String)> {
     all.map(|path| (path.clone(), read(&path)))
 }
 
-/// All pages of the guide.
 fn guide() -> String {
     files("docs/guide", "md").iter().map(read).collect()
 }

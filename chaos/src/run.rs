@@ -63,7 +63,6 @@ pub fn run(settings: &Settings) -> Outcome {
     run.end(settings)
 }
 
-/// A run in progress.
 struct Run {
     site: Box<dyn Site>,
     crew: Crew,
@@ -175,7 +174,6 @@ impl Run {
         }
     }
 
-    /// The current names of all objects.
     fn names(&self) -> impl Iterator<Item = String> {
         let firsts = self.site.objects().into_iter();
         firsts.map(|it| self.renewed.get(&it.name).map_or(it.name, |now| now.name.clone()))

@@ -157,6 +157,5 @@ fn listen(process: &str, output: ChildStdout, record: &Shared) {
     }
 }
 
-/// The time in which a worker must be ready.
 const START: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(5);

@@ -453,7 +453,6 @@ fn duration(text: &str) -> Result<Duration, String> {
     time.filter(|time| *time <= CENTURY).ok_or_else(|| "use at most 100 years".to_owned())
 }
 
-/// Parses the time between two samples.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
     match interval >= Duration::from_millis(100) {

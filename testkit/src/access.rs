@@ -23,7 +23,6 @@ impl Access {
         Self { port, password, own: Arc::default() }
     }
 
-    /// Opens a connection and logs in.
     pub(crate) fn open(&self) -> io::Result<Connection> {
         let mut connection = Connection::try_open(self.port, PATIENCE)?;
         if let Some(password) = &self.password {

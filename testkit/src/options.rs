@@ -123,7 +123,6 @@ impl Options {
         self
     }
 
-    /// Makes the server one of several.
     pub(crate) fn of_kind(mut self, kind: Kind) -> Self {
         self.kind = kind;
         self

@@ -18,7 +18,6 @@ pub(crate) fn free_port() -> u16 {
     bind_free_port().local_addr().expect("a bound socket has an address").port()
 }
 
-/// Listens on a free port.
 pub(crate) fn bind_free_port() -> TcpListener {
     (0..COUNT)
         .find_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, next())).ok())

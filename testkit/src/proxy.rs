@@ -269,7 +269,6 @@ impl State {
 struct Link {
     client: TcpStream,
     closed: AtomicBool,
-    /// The address of the client.
     from: IpAddr,
     /// The connection to the server; empty before it is open.
     server: OnceLock<TcpStream>,

@@ -29,17 +29,14 @@ pub(crate) const SOON: Duration = Duration::from_secs(5);
 pub(crate) const POLLING: WaitStrategy =
     WaitStrategy::Polling { initial: Duration::from_millis(5), max: Duration::from_millis(50) };
 
-/// A duration in seconds.
 pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A duration in milliseconds.
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A client with default settings.
 pub(crate) async fn client(redis: &Redis) -> Client {
     Client::connect(&redis.url()).await.expect("the server is up")
 }
@@ -216,7 +213,6 @@ impl<'a> Listener<'a> {
     }
 }
 
-/// The logs of one thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 

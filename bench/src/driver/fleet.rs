@@ -43,7 +43,6 @@ impl Bench {
         Ok(worker)
     }
 
-    /// Ends the workers of `contenders`.
     pub(super) fn dismiss(&mut self, contenders: &[Contender]) {
         for contender in contenders {
             self.fleet.0.remove(contender.library);

@@ -22,7 +22,6 @@ impl Servers {
         &self.0[0]
     }
 
-    /// Sends a command to all servers.
     fn each<T>(&self, ask: impl Fn(&Redis) -> T) -> impl Iterator<Item = T> {
         self.0.iter().map(move |redis| ask(redis))
     }
@@ -111,7 +110,6 @@ pub(super) fn taken(servers: &Servers, name: &str) -> i64 {
     servers.first().command(&["ZCARD", &format!("{{{name}}}:timeout")]).number()
 }
 
-/// Deletes all keys.
 pub(super) fn clear(servers: &Servers) {
     servers.tell(&["FLUSHALL"]);
 }

@@ -4,12 +4,10 @@ use std::{env, path::PathBuf, time::Duration};
 
 use super::contender::Language;
 
-/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) quick: bool,
     only: Option<String>,
-    /// The folder for the results.
     pub(super) out: PathBuf,
     /// The number of threads of a Rust worker's runtime.
     pub(super) threads: usize,
@@ -98,7 +96,6 @@ impl Settings {
         }
     }
 
-    /// How long a worker warms up.
     pub(super) fn warm_up(&self, language: Language) -> Duration {
         if language == Language::Java { self.warm_up } else { Duration::from_millis(200) }
     }

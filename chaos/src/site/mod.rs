@@ -123,5 +123,4 @@ const CLIENTS: [&str; 2] = [APART, Links::CLIENTS];
 const APART: &str = "apart";
 /// The time after its silence in which a server may still be replaced.
 const LATE: Duration = Duration::from_millis(500);
-/// The longest time of a failover.
 const FAILOVER: Duration = Duration::from_secs(30);

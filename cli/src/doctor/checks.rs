@@ -13,7 +13,6 @@ use super::{
 /// reconnect.
 const SHORT_TIMEOUT: u64 = 60;
 
-/// Findings about one server.
 pub(super) fn of_report(report: &ServerReport) -> Vec<Finding> {
     let mut all = vec![identity(report)];
     all.extend(

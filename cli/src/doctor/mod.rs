@@ -43,7 +43,6 @@ impl Severity {
 #[derive(Debug)]
 struct Finding {
     severity: Severity,
-    /// What was checked.
     check: &'static str,
     /// The server or the object.
     subject: String,

@@ -100,7 +100,6 @@ impl Hold {
     }
 }
 
-/// The result of an acquisition.
 #[derive(Debug)]
 pub(super) enum Acquired {
     Hold(Hold),

@@ -52,7 +52,6 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 /// How often this process checks the group of a stopped command after the command itself has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A command, and its lock.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) name: String,

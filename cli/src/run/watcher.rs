@@ -105,7 +105,6 @@ pub(crate) fn watch(_: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// A command, and until when it may run.
 #[derive(Debug)]
 struct Order {
     target: Target,

@@ -35,7 +35,6 @@ use crate::{
     watch::Watch,
 };
 
-/// What a task has found.
 enum Found {
     Shown(String),
     Question(Arc<Forcible>),

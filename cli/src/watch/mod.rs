@@ -56,7 +56,6 @@ pub(crate) struct Sample {
     /// Hazards of the server, with remedies.
     pub(crate) hazards: Vec<String>,
     pub(crate) server: String,
-    /// Why the last round failed.
     pub(crate) error: Option<String>,
 }
 
@@ -93,7 +92,6 @@ impl Watch {
         changed.map_err(|error| Exit::os("sample", "server", &error))
     }
 
-    /// Records a release by force.
     pub(crate) fn forced(&self, name: Name, owner: String) {
         // The error is ignored: without the task, there is no table.
         drop(self.forced.send((name, owner)));

@@ -79,16 +79,13 @@ pub(crate) struct Holder {
 /// How urgently an operator should see an object: whether it is odd, and its number of waiters.
 type Rank = (bool, usize);
 
-/// An object in the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) name: Name,
     pub(crate) kind: String,
-    /// The first holders.
     pub(crate) holders: Vec<Holding>,
     /// The number of all holders.
     pub(crate) held: usize,
-    /// The first waiters.
     pub(crate) waiters: Vec<Waiting>,
     /// The number of all waiters.
     pub(crate) waiting: usize,
@@ -155,7 +152,6 @@ pub(crate) struct Waiting {
     pub(crate) is_overdue: bool,
 }
 
-/// A difference between two samples.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Event {
     pub(crate) at: Duration,
@@ -514,7 +510,6 @@ fn averaged(rate: f64, count: u64, gap: Duration) -> f64 {
     rate * kept + current * (1.0 - kept)
 }
 
-/// How rows are ordered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Order {
     Trouble,

@@ -15,7 +15,6 @@ pub(crate) struct Messages {
     created: Arc<Mutex<HashSet<String>>>,
 }
 
-/// A received message.
 #[derive(Debug)]
 pub(crate) struct Received {
     queue: String,

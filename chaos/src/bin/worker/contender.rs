@@ -15,7 +15,6 @@ use crate::event_pipe::EventPipe;
 use crate::guard::{End, Guard};
 use crate::{Names, now_called};
 
-/// The timeout of an acquisition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AcquireTimeout {
     Endless,
@@ -36,7 +35,6 @@ impl AcquireTimeout {
     }
 }
 
-/// One contending task of a worker.
 #[derive(Debug)]
 pub(crate) struct Contender {
     orders: Arc<Orders>,

@@ -5,7 +5,6 @@ use leasehold::{
     SemaphoreGuard,
 };
 
-/// A hold of any kind.
 #[derive(Debug)]
 pub(crate) enum Guard {
     Lock(LockGuard),

@@ -96,7 +96,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every defect.
 fn all() -> Vec<Case> {
     let simulated = DEFECTS.iter().map(|defect| (Finder::Simulation("run_served"), defect));
     let served = SERVED.iter().map(|defect| (Finder::Simulation("run_served"), defect));

@@ -14,7 +14,6 @@ use std::time::Duration;
 use crate::clock;
 use crate::planting::{NUMBER, Planted, Texts};
 
-/// The pause between two checks of a process.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The tests, built with all defects in them.

@@ -75,7 +75,6 @@ fn by_simulation(passed: bool, text_out: &str, base: u64) -> Outcome {
     Ok(Some(Found { by: format!("simulation: {rule}"), after }))
 }
 
-/// Reads the output of a test that was selected by its name.
 fn by_test(name: &str, passed: bool, text_out: &str) -> Outcome {
     exactly_one(text_out)?;
     match passed {
