@@ -10,8 +10,8 @@ use tokio::time::sleep;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    // If a process dies while it asks the service, another one asks after 3 s. That is before the
-    // timeout of the waiting processes.
+    // If a process dies while it asks the service, another process asks after 3 s. The timeout of
+    // the waiting processes is longer than that.
     let builder = || Client::builder().ttl(Duration::from_secs(3));
     let (one, other) = match std::env::var("REDIS_URL") {
         Ok(url) => (builder().connect(&url).await?, builder().connect(&url).await?),

@@ -4,8 +4,8 @@
 //! two tasks of this process.
 //!
 //! A map has the time of the last run of each job. The program writes this time under the lock of
-//! the job, and only if it still holds the lock. A run that has started on one machine therefore
-//! starts on no other machine. This is true even if their clocks differ, or if the machine dies
+//! the job, and only if it still holds the lock. So a run that has started on one machine starts on
+//! no other machine. This is true even if the clocks of the machines differ, or if the machine dies
 //! during the run.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,10 +15,11 @@ use tokio::time::sleep;
 
 const JOB: &str = "nightly-close";
 
-/// A second, so that you can watch the example. A nightly job would have a day.
+/// The period is a second, so that you can watch the example. A nightly job would have a period of
+/// a day.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How far the clock of the other machine is behind. It is more than the work takes.
+/// How far the clock of the other machine is behind. This time is longer than the work takes.
 const BEHIND: Duration = Duration::from_millis(300);
 
 /// The example ends after this number of runs. A real program continues until it is stopped.
@@ -67,7 +68,7 @@ async fn next_time(behind: Duration) -> u64 {
     number
 }
 
-/// Runs the job, unless another machine does. Returns whether this machine did.
+/// Runs the job if no other machine runs it. Returns whether this machine has run it.
 async fn run_once(machine: &str, last: &Map<String, u64>, time: u64) -> Result<bool, Error> {
     // If a run hangs, it loses the lock after two periods.
     let lock = last.lock(JOB)?.max_hold(2 * PERIOD);
@@ -78,8 +79,8 @@ async fn run_once(machine: &str, last: &Map<String, u64>, time: u64) -> Result<b
         guard.release().await?.into_result()?;
         return Ok(false);
     }
-    // The run is recorded before it starts, so it happens at most once. Record it after the work if
-    // it must happen at least once.
+    // The run is recorded before it starts, so it happens at most once. If it must happen at least
+    // once, record it after the work.
     guard.write([last.insertion(JOB, &time)?]).await?;
     match guard.run(async |_held| close(machine, time).await).await {
         RunOutcome::Cancelled { reason, .. } => println!("{machine:>5}: stopped: {reason}"),

@@ -1,4 +1,4 @@
-//! A holder that is paused and then writes late: first without a fence, and then with one.
+//! A holder that is paused and then writes late: first without a fence, and then with a fence.
 //!
 //! `cargo run --example fencing` needs no server.
 

@@ -1,4 +1,5 @@
-//! A tower layer: of the requests with the same key, one runs at a time, over all processes.
+//! A tower layer: of the requests with the same key, only one runs at a time in all processes
+//! together.
 //!
 //! ```text
 //! cargo run --example tower_layer                  # no server; or REDIS_URL=redis://127.0.0.1/

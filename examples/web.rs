@@ -24,7 +24,7 @@ use axum::{
 use leasehold::{Client, Error, LockContext};
 use tokio::{net::TcpListener, time::sleep};
 
-/// How long a request waits for its lock. Its client would not wait for longer.
+/// How long a request waits for its lock. The HTTP client would not wait longer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long running requests and releases may take at the end.

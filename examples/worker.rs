@@ -6,9 +6,9 @@
 //! ```
 //!
 //! For each element, a worker prints `claimed ELEMENT`, works for 20 ms, appends the element to the
-//! queue `QUEUE:results`, and reports that it is done. If the worker is killed before that, another
-//! worker claims the element when the ttl has passed. So the results may contain an element twice,
-//! but always contain each element.
+//! queue `QUEUE:results`, and reports that it is done. If the worker is killed before this report,
+//! another worker claims the element when the ttl has passed. So the results contain each element
+//! at least once.
 
 use std::{
     collections::{BTreeSet, VecDeque},

@@ -248,8 +248,8 @@ mod reentry {
         lock.local_handoff(10_000, Duration::from_secs(60))
     }
 
-    /// Calls `work` while another thread shares the hold of this thread. Before that, this thread
-    /// releases its own share, `ours`.
+    /// Lets another thread share the hold, releases `ours`, the share of this thread, and then
+    /// calls `work`.
     fn while_another_thread_shares(read: &Lock, ours: LockGuard, work: impl FnOnce()) {
         let (reads, others) = mpsc::channel();
         let (over, end) = mpsc::channel::<()>();
@@ -334,8 +334,8 @@ mod reentry {
                     leave(guard);
                 });
                 eventually(|| waiting(&world.one) + waiting(&world.other) > before);
-                // After this pause, the thread has the reply to its request, and so its place in
-                // the order.
+                // After this pause, the thread has the reply to its request. So it has its place in
+                // the order of waiters.
                 thread::sleep(millis(100));
             }
             assert!(matches!(again.release().unwrap(), Release::StillHeld { .. }));

@@ -149,8 +149,8 @@ async fn lost_future_borrows_nothing() {
     assert_eq!(tokio::spawn(lost).await.unwrap(), LostReason::Released);
 }
 
-/// `Is::<T>::SEND` tells whether `T` is `Send`: the inherent constant is selected only if its bound
-/// holds.
+/// `Is::<T>::SEND` is whether `T` is `Send`. The compiler selects the inherent constant only if its
+/// bound holds.
 struct Is<T>(PhantomData<T>);
 
 impl<T: Send> Is<T> {

@@ -38,8 +38,8 @@ const fn millis(n: u64) -> Duration {
 /// Too short for a timer. A waiter that acquires within this time was notified.
 const AT_ONCE: Duration = millis(10);
 
-/// How soon the lock must be free after the store replies again: the client repeats its requests
-/// after pauses.
+/// The time in which the lock must be free after the store replies again. It is long because the
+/// client repeats its requests after pauses.
 const AFTER_TROUBLE: Duration = secs(2);
 
 /// How long an obstacle lasts.
@@ -98,7 +98,8 @@ struct World {
     sides: Sides,
 }
 
-/// The lock that client `one` wants, and a lock of the other client. They exclude each other.
+/// The lock that client `one` acquires, and a lock of the other client. The two locks exclude each
+/// other.
 type Sides = [fn(&Client) -> Lock; 2];
 
 const LOCKS: Sides = [|client| client.lock("door").unwrap(); 2];
@@ -334,8 +335,8 @@ async fn dropped_read_or_write_acquire_leaves_nothing_behind() {
     }
 }
 
-/// The other member of the multi-lock is on another server, and comes before or after this lock in
-/// the order.
+/// The other member of the multi-lock is on another server. In the order of members, it is before
+/// or after this lock.
 #[tokio::test(start_paused = true)]
 async fn dropped_multi_lock_acquire_leaves_nothing_behind() {
     for other in ["aisle", "foyer"] {
@@ -438,7 +439,7 @@ mod woken_and_cancelled {
 
     #[tokio::test(start_paused = true)]
     async fn last_queued_waiter_acquires_when_fifty_others_leave() {
-        // given many waiters, of which all but one leave
+        // given many waiters, of which all except one give up
         let world = World::new();
         let guard = world.other_door().acquire().await.unwrap();
         let mut leaving = Vec::new();
@@ -452,7 +453,7 @@ mod woken_and_cancelled {
         sleep(millis(1)).await;
         assert_eq!(world.one.stats().waiting, 51);
 
-        // when these waiters leave just after the lock was released
+        // when these waiters give up just after the lock was released
         assert_eq!(guard.release().await.unwrap(), Release::Released);
         let left = Instant::now();
         leaving.drain(..).for_each(|left| left.abort());
@@ -470,7 +471,7 @@ mod handed_over_and_cancelled {
 
     type Waiting<'a> = Pin<Box<dyn Future<Output = Result<LockGuard, Error>> + Send + 'a>>;
 
-    /// Hands `lock` over to `waiter`, which has not run since.
+    /// Hands the lock off to `waiter`, which has not run since.
     async fn handed<'a>(world: &World, guard: LockGuard, mut waiter: Waiting<'a>) -> Waiting<'a> {
         assert!(poll!(&mut waiter).is_pending());
         sleep(millis(1)).await;
@@ -861,8 +862,8 @@ async fn work_is_dropped_when_its_run_is_dropped() {
     world.is_quiet(AT_ONCE, "a run that was dropped").await;
 }
 
-/// Drops the operation on a semaphore with two permits at each of its awaits: with both permits
-/// free, while another client has one of them, and while the store does not reply.
+/// Drops the operation on a semaphore with two permits at each of its awaits. There are three
+/// cases: both permits are free, another client has one of them, and the store does not reply.
 async fn permits_come_back<T>(operation: impl AsyncFn(&Semaphore) -> T) {
     for (taken, stalled) in [(false, false), (true, false), (false, true), (true, true)] {
         let cuts = at_every_await(async |cut| {

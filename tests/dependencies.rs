@@ -1,7 +1,7 @@
 //! The dependencies of Leasehold: their licences, their sources and their reasons.
 //!
 //! `deny.toml` has the allowed licences. The tests read the licences of the dependencies from
-//! `cargo tree`, and so need no other tool. A check for known vulnerabilities needs a database and
+//! `cargo tree`, so they need no other tool. A check for known vulnerabilities needs a database and
 //! `cargo deny`: see `make advisories`.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};

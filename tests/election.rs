@@ -80,8 +80,8 @@ async fn candidate_leads_when_the_leader_steps_down() {
     assert_eq!((leader.owner(), leader.term()), (second.owner(), Some(second.term())));
 }
 
-/// Both candidates are in one process. A hand-off between them would keep the owner, and the record
-/// of the first leader would count for the second.
+/// Both candidates are in one process. A hand-off between them would keep the owner. Then the
+/// record of the first leader would count for the second leader.
 #[tokio::test(start_paused = true)]
 async fn each_leader_of_a_process_has_its_own_term_and_owner() {
     let (_, [one, _]) = two();

@@ -51,14 +51,13 @@ impl Plain {
         call.read(reply).expect("it is the newest").expect("it replies something")
     }
 
-    /// Sends a call with a token that is too low, and returns the higher token.
+    /// Sends a call with a token that is too low, and returns the higher token of the fence.
     fn late(&mut self, call: &Call) -> u64 {
         let reply = self.send::<redis::Value>(call).expect("the server answers");
         call.read(reply).expect_err("it is late").newest()
     }
 }
 
-/// Returns the value of a key.
 fn get(server: &Redis, key: &str) -> String {
     server.command(&["GET", key]).text().to_owned()
 }
@@ -234,8 +233,8 @@ fn guarded_script_sees_only_its_own_keys_and_arguments() {
     assert_eq!(seen, (2, 3, "{a}1 {a}2 x y z".into()));
     assert_eq!(keys(&server), ["leasehold_fence::{a}1"]);
 
-    // and it sees no variables of the library: the name of one of them is an error in the script's
-    // own line
+    // and the script sees no variables of the library: the name of such a variable is an error,
+    // with the line number of the script
     for name in ["token", "fence", "newest", "write"] {
         let call = script(&format!("local one = 1\nreturn {name}"), ["a"], [""; 0], 7).unwrap();
         let refusal = plain.refusal(&call).to_string();
@@ -337,8 +336,8 @@ fn newest_of_many_concurrent_writes_stays() {
     assert_eq!(get(&server, TOTAL), "399");
 }
 
-/// If the counter is not raised, receivers reject every new holder until its tokens are higher than
-/// theirs.
+/// Without a raised counter, receivers reject every new holder until the tokens of new holds are
+/// higher than those that receivers have seen.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_token_counter_is_raised_above_tokens_of_receivers() {
     const COUNTER: &str = "redisson_lock_token:{orders:42}";

@@ -41,8 +41,8 @@ const BUSY: Duration = Duration::from_secs(2);
 
 const PASSWORD: &str = "hunter2";
 
-/// The seeds to run: only the requested seed if there is one. Otherwise a few fixed seeds, and as
-/// many random ones as requested.
+/// The seeds to run: the requested seed, or the requested number of seeds from a random start, or
+/// the first `few` seeds.
 fn seeds(few: u64) -> Range<u64> {
     let setting = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let asked_for = setting("LEASEHOLD_SEEDS");
@@ -250,7 +250,6 @@ impl Story {
         calls + 2
     }
 
-    /// Calls a random method.
     async fn calls(&mut self, redis: &Redis, lock: &Lock) {
         let max_wait = ms(self.random.u64(1..400));
         match self.random.u8(..4) {

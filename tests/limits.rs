@@ -58,7 +58,7 @@ async fn reenter_fails_after_the_request_timeout() {
     assert_eq!((guard.count(), guard.reenter().await.unwrap().count()), (1, 2));
 }
 
-/// An idempotency key lives for a minute. A retry after its end could count a change twice.
+/// An idempotency key exists for a minute. A retry after this minute could count a change twice.
 #[tokio::test(start_paused = true)]
 async fn change_is_retried_for_half_the_ttl_of_its_idempotency_key() {
     let store = MemoryStore::new();

@@ -571,7 +571,6 @@ async fn fail_fast_client_does_not_wait_in_an_outage() {
     assert_eq!(gate.acquire().await.unwrap().release().await.unwrap(), Release::Released);
 }
 
-/// Without `fail_fast`, a client waits.
 #[tokio::test(start_paused = true)]
 async fn client_waits_for_an_unreachable_store_by_default() {
     let store = MemoryStore::new();
@@ -585,7 +584,7 @@ async fn client_waits_for_an_unreachable_store_by_default() {
     assert!(guard.unwrap().is_held());
 }
 
-/// Former bug: the error did not have this cause. Clients of Redis only logged it.
+/// Former bug: the error did not name this cause. Clients of Redis only logged the cause.
 #[tokio::test(start_paused = true)]
 async fn timeout_names_permits_whose_number_was_never_set() {
     let client = Client::in_memory();

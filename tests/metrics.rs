@@ -122,7 +122,7 @@ fn cancelled_acquisition_is_recorded_as_cancelled() {
     assert_eq!(count(&[("outcome", "failed"), ("error_type", "shut_down")]), 1.0);
 }
 
-/// If the names of locks were labels, each lock would make a series.
+/// If the names of locks were labels, each lock would create a series.
 #[test]
 fn lock_label_is_the_text_that_the_program_returns() {
     let page = page_of(async || {
@@ -153,8 +153,8 @@ fn stats_and_recorder_use_the_same_names() {
     let recorded = families(&page_of(everything));
     let counted = families(&Client::in_memory().stats().prometheus());
     let only_counted: Vec<_> = counted.difference(&recorded).map(|(name, _)| &**name).collect();
-    // These three are only in `stats`. For reconnects, the recorder has the metric of lost
-    // connections. `everything` causes no event of the last two.
+    // These three metrics are only in `stats`. For reconnects, the recorder has the metric of lost
+    // connections. `everything` causes no event of the last two metrics.
     let expected = [
         "leasehold_reconnects_total",
         "leasehold_release_abandoned_total",

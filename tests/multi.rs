@@ -198,8 +198,8 @@ async fn member_lost_during_the_wait_is_acquired_again() {
     let both = MultiLock::new([short, world.one.lock("b").unwrap()]).unwrap();
     let held = world.other_lock("b").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { both.acquire().await.unwrap() });
-    // Less than the time after which the multi-lock releases "a" while it waits for a holder of "b"
-    // that stays the same. By now, the lease of "a" has ended.
+    // While the holder of "b" stays the same, the multi-lock would release "a" only after a longer
+    // time. By now, the lease of "a" has ended.
     sleep(millis(150)).await;
     drop(held);
     let guard = timeout(secs(1), waiter).await.unwrap().unwrap();
@@ -355,7 +355,7 @@ async fn multi_lock_acquires_a_repeated_member_once() {
     let twice = client.multi_lock(["a", "b", "a"]).unwrap();
     assert_eq!(names(&twice.acquire_within(secs(1)).await.unwrap()), ["a", "b"]);
 
-    // Of two locks of one name, the multi-lock keeps the one with tokens.
+    // If two members have the same name, the multi-lock keeps the member with tokens.
     let fenced = || Lock::from(client.fenced_lock("f").unwrap());
     let plain = || client.lock("f").unwrap();
     for members in [[fenced(), plain()], [plain(), fenced()]] {

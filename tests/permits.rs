@@ -45,8 +45,8 @@ impl World {
         Self { store, one, other, clients }
     }
 
-    /// The owner of a request of the first client. `number` counts the requests of the client;
-    /// request 1 set the permits.
+    /// The owner of a request of the first client. `number` is the number of the request; request 1
+    /// has set the permits.
     fn question(&self, number: u32) -> String {
         format!("{}:{number}", self.clients[0].id())
     }
@@ -403,8 +403,8 @@ enum Way {
     Failing,
 }
 
-/// Polls `future` this many times, and then drops it. If `woken` is true, it drops the future only
-/// after something has woken it for the next poll.
+/// Polls `future` `polls` times, and then drops it. If `woken` is true, drops the future only after
+/// something has woken it for the next poll.
 async fn cut<F: Future>(future: F, polls: usize, woken: bool) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut left = polls;

@@ -99,7 +99,7 @@ async fn rate_acquire_returns_as_soon_as_its_permits_are_free() {
         }
     };
     let took = took(ten).await;
-    // Each of the nine waits ends 10 ms after the permit is free, which lets Redisson clients
+    // Each of the nine waits ends 10 ms after the permit is free, so that Redisson clients can
     // acquire first.
     assert!(took >= millis(45_090) && took < millis(45_200), "{took:?}");
     assert!(limiter.try_acquire(1).await.is_err());

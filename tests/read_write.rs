@@ -121,7 +121,7 @@ async fn waiting_writer_precedes_later_readers() {
         assert!(here.read().try_acquire().await.unwrap().is_none() || !same_client);
         let late = tokio::spawn({
             let here = here.clone();
-            // This reader shares no hold, but sends its own request.
+            // This reader shares no hold. It sends its own request.
             async move { here.read().local_handoff(0, Duration::ZERO).acquire().await.unwrap() }
         });
         sleep(SOON).await;
@@ -138,7 +138,7 @@ async fn waiting_writer_precedes_later_readers() {
 async fn unpolled_writer_keeps_its_preference_for_a_limited_time() {
     let (store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
-    // A writer that waits, and that does not ask again for 30 s.
+    // A writer that waits, and that sends no further request for 30 s.
     let rarely = Duration::from_secs(30);
     let writes =
         there.write().wait_strategy(WaitStrategy::Polling { initial: rarely, max: rarely });

@@ -139,8 +139,8 @@ async fn passes_on(url: &str) {
     }
 }
 
-/// The client that waits may not subscribe, and polls. Its next request comes seconds later, when
-/// the lease of the other member's request has ended.
+/// The waiting client has no permission to subscribe, so it polls. Its next request comes seconds
+/// later, when the lease of the other member's request has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_member_stays_inside_after_the_lease_of_the_opener() {
     let redis = Redis::start();

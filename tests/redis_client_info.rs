@@ -83,8 +83,8 @@ async fn timeout_names_the_process_and_the_reason_of_the_holder() {
     let guard = lock.acquire().await.unwrap();
     sleep(secs(2)).await;
 
-    // a client that publishes client info also reads that of the holder, by one request for each
-    // wait
+    // a client that publishes client info also reads the client info of the holder, by one request
+    // for each wait
     let (error, requests, _) = timed_out(&redis, &waiter, secs(2)).await;
     let Error::TimedOut { holder: Some(found), .. } = &error else { panic!("{error}") };
     assert_eq!(found.owner(), guard.owner());

@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The limit on a busy machine for a step that takes a second on an idle one.
+/// The limit on a busy machine for a step that takes a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const NAME: &str = "door";
@@ -63,8 +63,8 @@ fn until_left_alone(node: &Redis) {
 /// Waits until the waiter for `name` is subscribed at `node` and sleeps.
 async fn until_asleep(node: &Redis, name: &str) {
     until_received(node, name);
-    // The waiter repeats its request when it is subscribed, and when it has queued for long enough.
-    // After that, it sleeps for three seconds.
+    // The waiter repeats its request when it is subscribed, and a quarter of a second after it has
+    // its queue entry. After that, it sleeps for three seconds.
     sleep(ms(700)).await;
 }
 
@@ -213,7 +213,7 @@ async fn wrong_password_or_a_standalone_server_fails_at_once() {
     assert!(wrong.to_string().contains("not a node of a cluster; use redis://"), "{wrong}");
 }
 
-/// Former bug: a client whose URL had a dead and a live node did not report the dead one.
+/// Former bug: a client whose URL had a dead and a live node did not report the dead node.
 #[tokio::test]
 async fn unreachable_node_of_the_url_is_logged() {
     let cluster = three_masters();
@@ -339,7 +339,7 @@ async fn error_names_a_joining_node_that_rejects_the_client() {
     let other = client.lock(cluster.key_on(&from, "gate")).unwrap();
     release_guard(lock.acquire().await.unwrap()).await;
 
-    // The error names the new node while the slot migrates, and after the migration.
+    // The error names the new node during and after the migration of the slot.
     let joined = cluster.add_node();
     let moving = cluster.moving(Cluster::slot_of(NAME), &joined);
     moving.open();
@@ -432,8 +432,8 @@ async fn user_without_subscribe_polls_until_it_may_subscribe() {
     release_guard(entered(waits).await).await;
 }
 
-/// Clusters before Redis 7 have no sharded channels. Here a client may not use them, and uses plain
-/// channels as well.
+/// Clusters before Redis 7 have no sharded channels. In this test, a client has no permission for
+/// sharded channels, and also uses plain channels.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_channels_wake_waiters_without_a_queue() {
     let cluster = three_masters();
@@ -517,7 +517,8 @@ async fn errors_and_debug_show_no_password() {
 /// Nodes in containers announce addresses that are not reachable from outside.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_reached_by_translated_addresses() {
-    // given nodes, of which only the addresses that they do not announce are reachable
+    // given nodes that are not reachable at the addresses that they announce, but at other
+    // addresses
     let cluster = Cluster::options().replicas(0).links().start();
     let doors = cluster.links().client("outside");
     for node in cluster.links().names().iter().filter(|name| *name != "outside") {
@@ -566,8 +567,8 @@ async fn moved_node_is_resolved_again() {
     assert!(after.connections() > 0);
 }
 
-/// Former bug: the client called the function while it held an internal lock. A request from within
-/// the function needs that lock, and waited for ever.
+/// Former bug: the client called the function while it had locked an internal mutex. A request from
+/// within the function needs this mutex, so it waited for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn translation_that_calls_its_client_blocks_no_call() {
     let cluster = three_masters();
@@ -600,7 +601,8 @@ async fn manual_failover_loses_no_hold_and_no_waiter() {
     until_received(&old, NAME);
 
     cluster.fail_over(&replica, Failover::Agreed);
-    // then the waiter is subscribed at the new primary, and every client has left the old one
+    // then the waiter is subscribed at the new primary, and no client is connected to the old
+    // primary
     until_received(&replica, NAME);
     until_left_alone(&old);
     assert!(held.is_held() && !waits.is_finished());
@@ -612,8 +614,8 @@ async fn manual_failover_loses_no_hold_and_no_waiter() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn lossless_failovers_keep_exclusion_and_progress() {
     let cluster = Arc::new(Cluster::options().impatient().start());
-    // In a failover, the old primary waits until the other nodes agree. A release may need a second
-    // request, and so a long timeout.
+    // In a failover, the old primary waits until the other nodes agree. So a release may need a
+    // second request, and a long timeout.
     let url = cluster.url();
     let client = || Client::builder().release_timeout(PATIENCE).connect(&url);
     let clients = [client().await.unwrap(), client().await.unwrap()];
@@ -687,7 +689,7 @@ async fn new_primary_grants_soon_after_each_of_ten_failovers() {
     }
     took.sort();
     println!("from the promotion to the first grant: {took:?}");
-    // On an idle machine, both take a quarter of these limits.
+    // On an idle machine, the median and the maximum are a quarter of these limits.
     assert!(took[5] <= secs(1), "median of {took:?}");
     assert!(took[9] <= FIRST_GRANT, "worst of {took:?}");
 }
@@ -877,8 +879,8 @@ async fn slot_move_under_load_keeps_exclusion_and_progress() {
     assert!(longest < PATIENCE, "{longest:?}");
 }
 
-/// The new node gets requests with `ASKING` before it has any slot, when it is not yet in the
-/// topology.
+/// The new node gets requests with `ASKING` before it has any slot. At that time, it is not yet in
+/// the topology.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn slot_move_to_a_new_node_keeps_its_locks() {
     let cluster = Arc::new(three_masters());
@@ -925,7 +927,7 @@ async fn locks_in_a_migrating_slot_are_granted_and_released() {
 }
 
 /// The client renews holds together, but a script must not use keys on two nodes. Former bug: a
-/// reader lost its hold if its lease was on one node and the lock on the other.
+/// reader lost its hold if its lease was on one node and the lock on another node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn holds_of_a_migrating_slot_are_kept() {
     let cluster = three_masters();
@@ -952,8 +954,8 @@ async fn holds_of_a_migrating_slot_are_kept() {
     }
 }
 
-/// The script runs on the new node, and publishes the release there. The waiter is subscribed at
-/// the old node only.
+/// The script runs on the new node, and publishes the release on the new node. The waiter is
+/// subscribed only at the old node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn waiters_at_the_old_node_are_woken_when_their_key_moves() {
     let cluster = three_masters();
@@ -1000,8 +1002,8 @@ async fn request_waits_until_its_keys_are_on_one_node() {
     assert_eq!(pool.available().await.unwrap(), 2);
 }
 
-/// Former bug: the script removed the last expired member, and with it the key. A key that the old
-/// owner of a migrating slot does not have cannot be read there, so a new waiter received an error.
+/// Former bug: the script removed the last expired member, and with it the key. The old owner of a
+/// migrating slot rejects reads of a key that it does not have, so a new waiter received an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn expired_permits_are_free_after_a_slot_move() {
     let cluster = three_masters();
@@ -1024,8 +1026,8 @@ async fn expired_permits_are_free_after_a_slot_move() {
     assert_eq!(permits.available().await.unwrap(), 1);
 }
 
-/// Former bug: the script deleted the key before it wrote it. A key that the old owner of a
-/// migrating slot does not have cannot be written there, so the data was lost.
+/// Former bug: the script deleted the key before it wrote the key again. The old owner of a
+/// migrating slot rejects writes of a key that it does not have, so the data was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn guarded_replace_follows_a_migrating_slot() {
     let cluster = three_masters();
@@ -1097,7 +1099,7 @@ async fn error_names_an_unassigned_slot_and_other_slots_keep_working() {
     let cluster = Cluster::options().replicas(0).node_options(lenient).start();
     let slot = Cluster::slot_of(NAME).to_string();
     let elsewhere = cluster.key_on(&other_than(&cluster, NAME), "kept");
-    // A late message of the former owner may assign the slot to it again.
+    // A late message of the former owner may assign the slot to the former owner again.
     let nodes = cluster.nodes();
     eventually("nobody has it", PATIENCE, || {
         let leave = |node: &Arc<Redis>| node.command(&["CLUSTER", "DELSLOTS", &slot]).is_error();
@@ -1146,7 +1148,8 @@ async fn clusterdown_names_the_full_coverage_setting() {
     assert!(health.obstacle.unwrap().contains("cluster-require-full-coverage"));
 }
 
-/// Former bug: the error said that the lock is held, although only an earlier reply had said so.
+/// Former bug: the error said that the lock is held, although this was only the result of an
+/// earlier reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {
     let cluster = Cluster::options().replicas(0).impatient().start();
@@ -1159,7 +1162,7 @@ async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {
     let asks = async || lock.acquire_within(secs(2)).await.unwrap_err();
     assert!(asks().await.is_busy());
 
-    // when another node dies, and the client repeats its request to this node
+    // when another node dies, and the client repeats its request
     lost.stop();
     let is_down = || living.command(&["EXISTS", &elsewhere]).is_error();
     let asks_on = async {

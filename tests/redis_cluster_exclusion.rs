@@ -19,18 +19,18 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Within this time, every client acquires again, even on a busy machine. It is long because a new
-/// primary that has not received a release keeps the lock until its lease ends.
+/// Within this time, every client acquires again, even on a busy machine. The time is long because
+/// a new primary may not have received a release. It then keeps the lock until the lease ends.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A replica has the end of a lease from the last renewal that it received. The lease must
-/// therefore outlast the failover.
+/// A replica has the end of a lease from the last renewal that it received. So the lease must
+/// outlast the failover.
 const TTL: Duration = Duration::from_secs(24);
 
 const CLIENTS: usize = 3;
 const NAMES: usize = 9;
 
-/// A hold, and since when a second holder overlaps with it.
+/// A hold, and the time since which a second holder overlaps with it.
 struct Inside {
     guard: Arc<LockGuard>,
     granted: Instant,
@@ -181,8 +181,8 @@ fn on(cluster: &Cluster, node: &Redis, names: &BTreeSet<String>) -> BTreeSet<Str
     names.iter().filter(|name| owner(cluster, name).port() == node.port()).cloned().collect()
 }
 
-/// Kills `master` before its replica has received the last grants. Returns when it was isolated,
-/// and when it was killed.
+/// Kills `master` before its replica has received the last grants. Returns the times at which
+/// `master` was isolated and killed.
 async fn die_alone(cluster: &Arc<Cluster>, master: &Arc<Redis>, url: &str) -> (Instant, Instant) {
     let replica = cluster.replicas_of(master).remove(0);
     let [from, to] = [master, &replica].map(|node| cluster.name_of(node));
@@ -219,8 +219,8 @@ async fn replicated_locks_exclude_while_primaries_die() {
         // when a primary dies, and no replica has received its last grants
         let (alone, dead) = die_alone(&cluster, &master, &url).await;
 
-        // then contenders go on that need no replica, or whose node is not affected. The others go
-        // on when their node has a replica again
+        // then those contenders continue that need no replica, or whose node is not affected. The
+        // others continue when their node has a replica again
         let alone_suffice: BTreeSet<_> = all.difference(&replicated).cloned().collect();
         let elsewhere = all.difference(&its).cloned().collect();
         let without = alone_suffice.union(&elsewhere).cloned().collect();
@@ -231,8 +231,8 @@ async fn replicated_locks_exclude_while_primaries_die() {
         let all_took = crowd.referee.all_continue(&all).await;
         println!("after a promotion all go on in {took:?}, with replicas again in {all_took:?}");
 
-        // and only grants without an acknowledgement were lost. They may have had two holders at
-        // once, until the client of the first one noticed the loss
+        // and only grants without an acknowledgement were lost. Their locks may have had two
+        // holders until the client of the first holder noticed the loss
         let forgotten = std::mem::take(&mut *crowd.referee.forgotten.lock().unwrap());
         let may_be = |name: &String| plain.contains(name) && its.contains(name);
         assert!(forgotten.iter().all(may_be), "{forgotten:?}");

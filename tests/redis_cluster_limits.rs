@@ -1,6 +1,6 @@
-//! Very many holds and waiting tasks of one client of a cluster: what each of them costs, that none
-//! is lost, and that nothing is left behind. `make limits NUMBER=n` uses n holds and n waiting
-//! tasks.
+//! Very many holds and waiting tasks of one client of a cluster. The test measures the cost of
+//! each, and checks that none is lost and that nothing is left behind. `make limits NUMBER=n` uses
+//! n holds and n waiting tasks.
 
 mod common;
 
@@ -108,7 +108,7 @@ fn channels(nodes: &[Arc<Redis>]) -> usize {
     nodes.iter().map(count).sum()
 }
 
-/// The number of connections to all nodes, without two for each client.
+/// The number of connections to all nodes, minus two for each client.
 fn left(nodes: &[Arc<Redis>], clients: usize) -> usize {
     nodes.iter().map(|node| connections(node).saturating_sub(2 * clients)).sum()
 }
@@ -118,8 +118,8 @@ fn keys(nodes: &[Arc<Redis>]) -> usize {
     nodes.iter().map(count).sum::<i64>().try_into().expect("there are no fewer than none")
 }
 
-/// Starts `number` tasks that wait for `locks` in rotation. When the servers have the subscriptions
-/// of all of them, returns the tasks and the count of those that have acquired.
+/// Starts `number` tasks that wait for `locks` in rotation, and waits until the servers have the
+/// subscriptions of all tasks. Returns the tasks, and the count of the tasks that have acquired.
 async fn wait_for(
     locks: &[Lock],
     number: usize,
@@ -134,15 +134,14 @@ async fn wait_for(
             drop(guard);
         });
     }
-    // Each name has three channels: of releases, of the queue, and of this client alone. Without
-    // sharded channels there is no queue, and only the channel of releases.
+    // Each name has three channels: for releases, for the queue, and for this client alone. Without
+    // sharded channels there is no queue, so there is only the channel for releases.
     let queues = !nodes[0].command(&["PUBSUB", "SHARDCHANNELS"]).is_error();
     let (all, nodes) = (if queues { 3 } else { 1 } * locks.len(), nodes.to_vec());
     until("channels", all, move || channels(&nodes)).await;
     (tasks, entered)
 }
 
-/// Releases all guards of `held`.
 async fn release_guard(held: Vec<LockGuard>) {
     let given = iter(held).map(LockGuard::release).buffer_unordered(AT_ONCE);
     given.for_each(|released| async { drop(released.expect("it answers")) }).await;

@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The limit on a busy machine for a step that takes a second on an idle one.
+/// The limit on a busy machine for a step that takes a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const NAME: &str = "door";
@@ -36,7 +36,7 @@ fn lock(client: &Client, name: &str, replicas: Replicas) -> Lock {
     client.lock(name).unwrap().replicated(replicas)
 }
 
-/// Starts a task that acquires `lock`, and returns it when the master has granted the lock.
+/// Starts a task that acquires `lock`. Returns the task when the master has granted the lock.
 async fn granted_at(master: &Redis, lock: Lock) -> JoinHandle<Result<LockGuard>> {
     let name = lock.name().to_string();
     let task = tokio::spawn(async move { lock.acquire().await });
@@ -313,9 +313,9 @@ async fn grants_of_a_migrating_slot_are_acknowledged_in_place() {
     release_guard(held).await;
 }
 
-/// Former bug: the script removed the field, to add it again. If it was the last field, the key was
-/// gone, and the old owner of a migrating slot cannot create it again: the permit was neither held
-/// nor free.
+/// Former bug: the script removed the field, to add it again. With the last field, the script also
+/// removed the key. The old owner of a migrating slot cannot create the key again, so the permit
+/// was neither held nor free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replicas_are_counted_again_for_a_permit_in_a_migrating_slot() {
     let cluster = Cluster::start();

@@ -72,7 +72,7 @@ async fn waiter_queues_again_after_a_long_outage() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn subscription_is_retried_when_a_busy_server_recovers() {
-    // given a server on which an endless script runs when a waiter begins to wait
+    // given a server that runs an endless script when a waiter begins to wait
     let redis = Redis::start();
     redis.command(&["CONFIG", "SET", "lua-time-limit", "50"]);
     let client = client(&redis).await;
@@ -182,8 +182,8 @@ async fn subscription_without_a_queue_hides_no_redisson_waiter() {
         release_by_hand(&redis, "door");
         release_guard(entered(waiting).await).await;
 
-        // then they leave no subscription behind. It would look like a Leasehold waiter and hide a
-        // Redisson waiter
+        // then these clients leave no subscription behind. Such a subscription would look like a
+        // Leasehold waiter, and hide a Redisson waiter
         until_no_subscribers(&redis);
         let chain = Chain::of(&redis, "door", HOLD).await;
         let mut java = Listener::to(&redis, &channel("door"));
@@ -246,7 +246,7 @@ async fn waiters_of_x_and_braced_x_queue_separately_and_wake() {
     assert_eq!(redis.command(&["ZCARD", queues[0]]).number(), 1);
     release_guard(guard).await;
 
-    // and the waiter for `x` acquires when `x` is released
+    // and when `x` is released, then the waiter for `x` acquires
     let released = Instant::now();
     release_by_hand(&redis, "x");
     let guard = entered(one).await;
@@ -386,8 +386,8 @@ fn waiting_process(redis: &Redis, place: usize) -> Helper {
     process
 }
 
-/// Returns how long a waiter waits behind `paused` paused processes, which had waited for `waited`
-/// before they were paused.
+/// Returns how long a waiter waits behind `paused` paused processes. These processes had waited for
+/// `waited` before the pause.
 async fn behind_paused(paused: usize, waited: Duration) -> Duration {
     let redis = Redis::start();
     let [first, behind] = [client(&redis).await, client(&redis).await];
@@ -423,9 +423,9 @@ async fn stopped_process_at_the_queue_head_delays_others_one_second() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_behind_two_stopped_processes_acquires_by_its_check() {
     for waited in [ms(0), ms(800), secs(4)] {
-        // The first process has 0.75 s to send its request. No message reports that the second one
-        // does not send its request either. So the third one sends its request after its own timer,
-        // which takes at most 3.75 s.
+        // The first process has 0.75 s to send its request. After that, no message reports that the
+        // second process does not send its request either. So the third process sends its request
+        // after its own timer, which takes at most 3.75 s.
         let took = behind_paused(2, waited).await;
         assert!(took < ms(2_300), "{waited:?}: {took:?}");
     }

@@ -44,7 +44,7 @@ impl Setup {
 }
 
 /// How many times the server has read from a connection. Closing a connection also counts as a
-/// read, some time later. All counts of a test therefore use one `connection`.
+/// read, some time later. So all counts of a test use the same `connection`.
 fn reads(connection: &mut Connection) -> u64 {
     let info = connection.command(&["INFO", "stats"]);
     let reads = info.text().lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
@@ -191,7 +191,7 @@ async fn guard_check_sends_no_request() {
 async fn idle_client_sends_nothing() {
     let t = Setup::new().await;
     release_guard(t.held().await).await;
-    // 6 s are longer than any timer of an idle client.
+    // The time of 6 s is longer than any timer of an idle client.
     let (sent, ()) = t.sent_during(sleep(secs(6))).await;
     assert!(sent.is_empty(), "{sent:?}");
 }
@@ -289,10 +289,10 @@ async fn thousand_local_waiters_share_one_subscription() {
     sleep(secs(5)).await;
     let calls = t.redis.calls().since(&before);
 
-    // Only one task sends requests: when it begins to wait, when it is subscribed and has its queue
-    // entry, a quarter of a second later, and then after at least 2.25 s in case a message was
-    // lost. In the few seconds of this test, these are at most 5 requests, or 6 if the machine is
-    // very busy. One command subscribes to all channels.
+    // Only one task sends requests. It sends them when it begins to wait, when it is subscribed and
+    // has its queue entry, and a quarter of a second later. After at least 2.25 s, it sends another
+    // request, in case a message was lost. In the few seconds of this test, these are at most 5
+    // requests, or 6 if the machine is very busy. One command subscribes to all channels.
     assert_eq!(calls.of("subscribe"), 1, "{calls}");
     assert!((3..=6).contains(&calls.of("evalsha")), "{calls}");
     crowd.iter().for_each(JoinHandle::abort);
@@ -325,8 +325,8 @@ async fn thousand_local_waiters_cost_few_commands() {
     let entered = within(secs(60), "all enter", join_all(crowd)).await;
     entered.into_iter().for_each(Result::unwrap);
 
-    // then they handed the lock off among themselves. After each ten milliseconds, which are many
-    // holds on any machine, the client released it
+    // then the tasks handed the lock off among themselves. The client released the lock after each
+    // ten milliseconds, which are many holds on any machine
     let calls = t.redis.calls().since(&before);
     assert!(calls.of("evalsha") <= CROWD as u64 / 5, "{calls}");
     assert_eq!(of(&calls, &["subscribe"]), [0], "{calls}");
@@ -378,8 +378,9 @@ async fn polling_waiter_asks_at_its_interval_and_never_subscribes() {
     sleep(secs(2)).await;
     let calls = t.redis.calls().since(&before);
 
-    // then there are at most as many requests as the shortest pauses allow: the first one, 4 while
-    // the pauses grow, and then one each 37.5 ms for 2 s. On a busy machine there are far fewer
+    // then there are at most as many requests as the shortest pauses allow: one at first, 4 while
+    // the pauses grow, and then one each 37.5 ms for 2 s. On a busy machine, there are far fewer
+    // requests
     assert!((5..=5 + 2_000 / 37).contains(&calls.of("evalsha")), "{calls}");
     assert_eq!(calls.of("subscribe"), 0, "{calls}");
     waiting.abort();
@@ -423,8 +424,9 @@ async fn alternating_clients_cost_three_evalsha_each() {
         costs.push([each(asked), each(asked.saturating_sub(2 * long))]);
         commands.push(each(calls.total()));
     }
-    // One change of the holder has 19 commands: 6 of the rejected request of the waiter, 10 of the
-    // release, and 3 of the request after the notification. Yield windows cost some more.
+    // One change of the holder costs 19 commands: 6 for the rejected request of the waiter, 10 for
+    // the release, and 3 for the request after the notification. Yield windows cost some more
+    // commands.
     assert!(commands[0] <= 20.0, "{commands:?}");
     // and the cost does not grow with the number of clients, except for the additional requests of
     // clients whose waits are long
@@ -457,8 +459,8 @@ async fn acquire_in_turn(clients: &[Client], rounds: usize) -> u64 {
     long
 }
 
-// This test has one thread. A hand-off grant waits for its task for 10 ms, and on one thread no
-// other task can release the grant before its task has taken it.
+// This test has one thread. A hand-off grant waits for its task for 10 ms. On one thread, no other
+// task can release the grant before its task has taken it.
 #[tokio::test]
 async fn hand_off_sends_no_command() {
     // given a holder, and a hundred tasks of its client that wait

@@ -118,7 +118,7 @@ async fn standby_leads_as_soon_as_the_leader_steps_down() {
     assert!(median < ms(250), "{times:?}");
 }
 
-/// Leads on a runtime that ends before a release, as if the process were killed.
+/// Leads on a runtime that ends without a release, as if the process were killed.
 fn dies_as_leader(url: &str, ttl: Duration) {
     let url = url.to_owned();
     let process = thread::spawn(move || {

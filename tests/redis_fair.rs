@@ -34,7 +34,8 @@ async fn waiters(
     tasks
 }
 
-/// Returns how many commands it costs on average to pass the lock to the next of `number` waiters.
+/// Returns the average number of commands that passing the lock to the next of `number` waiters
+/// costs.
 async fn cost_of_a_hand_over(number: usize) -> f64 {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];

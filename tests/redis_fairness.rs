@@ -17,7 +17,6 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How long each of the five clients holds.
 const HOLD: Duration = ms(5);
 
 fn door(client: &Client) -> Lock {
@@ -37,7 +36,8 @@ async fn enters(
         let began = Instant::now();
         within(bound, who, enter()).await;
         (longest, all) = (longest.max(began.elapsed()), all + began.elapsed());
-        // The pause lets the traces of this round expire, so that they do not help the next one.
+        // During this pause, the keys of this round expire, so that they do not help the next
+        // round.
         sleep(ms(300)).await;
     }
     let others = chain.granted() - before;
@@ -136,7 +136,7 @@ fn as_redisson(redis: &Redis) {
     let mut ear = Connection::open(redis.port());
     ear.command(&["SUBSCRIBE", &channel("door")]);
     while !stranger.takes() {
-        // Redisson reads a number, and acts only on 0.
+        // Redisson parses the message as a number, and acts only on 0.
         while ear.next_reply().unwrap().list()[2].text().parse() != Ok(0) {}
     }
     stranger.gives_back();
@@ -207,8 +207,8 @@ async fn client_that_reacquires_starves_no_polling_waiter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_polling_client_acquires_in_its_window() {
-    // Ten requests a second, each of which finds the lock free with a probability of a fiftieth:
-    // one wait in 200,000 is longer than a minute.
+    // The waiter sends ten requests a second. Each of them finds the lock free with a probability
+    // of a fiftieth. One wait in 200,000 is longer than a minute.
     let bound = secs(60);
     let redis = std::sync::Arc::new(Redis::start());
     let chain = Chain::of(&redis, "door", HOLD).await;
@@ -242,8 +242,8 @@ fn holds(on: &Runtime, lock: Lock) -> JoinHandle<()> {
 
 #[test]
 fn waiter_continues_when_another_waiters_runtime_ends() {
-    // given a client with waiters on two runtimes. Its background task, and the waiter that sends
-    // the requests, are on the first one
+    // given a client with waiters on two runtimes. The background task of the client, and the
+    // waiter that sends the requests, are on the first runtime
     let redis = Redis::start();
     let (home, first, second) = (runtime(), runtime(), runtime());
     let client = home.block_on(client(&redis));

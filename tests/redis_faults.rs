@@ -199,8 +199,8 @@ async fn silent(silence: Silence) -> (Client, Proxy, Redis) {
     (client, proxy, redis)
 }
 
-/// Asserts that `ask` fails after `limit` if no reply comes, for every kind of silence at the same
-/// time. On a busy machine it may take a second longer.
+/// Asserts that `ask` fails after `limit` if no reply comes. All kinds of silence are tested at the
+/// same time. On a busy machine, the failure may come a second later.
 async fn unanswered_within<F>(limit: Duration, ask: impl Fn(Lock) -> F)
 where
     F: Future<Output = Error>,
@@ -250,7 +250,7 @@ async fn long_command_timeout_delays_no_try_acquire_or_check() {
             tokio::join!(lock.try_acquire(), lock.holder(), lock.held_by(&java));
         [acquired.unwrap_err(), holder.unwrap_err(), held_by.unwrap_err()]
     };
-    // The limit is three seconds, and two more for a busy machine.
+    // The limit of the call is three seconds. The two other seconds are for a busy machine.
     for error in within(secs(5), "they return", answers).await {
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     }
@@ -258,7 +258,7 @@ async fn long_command_timeout_delays_no_try_acquire_or_check() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connection_is_replaced() {
-    // given a connection that stays open, but on which no reply arrives
+    // given a connection that stays open, but delivers no reply
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let client = hasty(&proxy.url()).await;
@@ -614,7 +614,8 @@ async fn missing_permission_error_names_the_command() {
         assert!(error.to_string().to_ascii_uppercase().contains(command), "{error}");
     }
 
-    // The error of a release also names the command. A release without waiters is no script.
+    // The error of a release also names the command. A release without waiters sends commands
+    // instead of a script.
     let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-hdel"]).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
     let error = guard.release().await.unwrap_err();
@@ -689,7 +690,7 @@ async fn user_without_the_channel_can_lock_and_release() {
     // when the holder releases
     let released = within(secs(10), "an answer", guard.release()).await;
 
-    // then the lock is free, `release` returns so, and the waiter acquires by its timer
+    // then the lock is free, `release` returns `Released`, and the waiter acquires by its timer
     assert!(matches!(released, Ok(Release::Released)), "{released:?}");
     release_guard(entered(waiting).await).await;
 }
@@ -882,7 +883,7 @@ async fn holder_notices_a_forced_release_within_a_renewal() {
     let guard = one.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
     assert!(other.lock("door").unwrap().force_release().await.unwrap());
 
-    // Renewals come every second. The two other seconds are for a busy machine.
+    // The client renews every second. The two other seconds are for a busy machine.
     let reason = within(secs(3), "the next renewal", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     assert!(!guard.is_held());

@@ -28,7 +28,6 @@ fn set(value: &str) -> [Write; 1] {
     [Write::set("data", value)]
 }
 
-/// Returns the value of `data`.
 fn data(redis: &Redis) -> Option<String> {
     match redis.command(&["GET", "data"]) {
         Reply::Text(text) => Some(text),
@@ -200,7 +199,7 @@ async fn lost_hold_writes_nothing_and_reports_its_loss_at_once() {
     }
 }
 
-/// The local check found the hold valid, but the request takes longer than the lease.
+/// The local check finds the hold valid, but the request takes longer than the lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_write_under_another_holder_changes_nothing() {
     // given a holder whose write is in flight for longer than its lease
@@ -427,8 +426,8 @@ async fn missing_permission_refuses_before_any_write() {
         assert_eq!(keys(&redis), ["door"], "{more:?} {writes:?}");
         release_guard(guard).await;
     }
-    // If Redis denies a command after it has executed another, the first write stays, and the error
-    // says so.
+    // If Redis denies a command after it has executed another command, the first write stays. The
+    // error reports this.
     let client = with_acl(&redis, "narrow", &rights(&["+set", "-del"])).await;
     let guard = held(&client).await;
     let written = guard.write([Write::set("mine", "1"), Write::delete("mine")]).await;

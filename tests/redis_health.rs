@@ -1,5 +1,5 @@
 //! Hazards of a server. A client looks for hazards when it connects, and at each health check. It
-//! logs each hazard once, with a remedy, and logs again when the hazard is resolved.
+//! logs each hazard once, with a remedy. It logs another line when the hazard is resolved.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn warned(log: &Log, words: &str) -> usize {
     lines.filter(|it| it.contains(words)).count()
 }
 
-/// The number of logs that a hazard with `words` was resolved.
+/// The number of log lines which report that a hazard with `words` was resolved.
 fn over(log: &Log, words: &str) -> usize {
     let text = log.text();
     text.lines()
@@ -253,8 +253,8 @@ async fn lagging_replica_is_found_and_logged_once_by_name() {
     healed(&client, PATIENCE, "it has caught up", |health| !has(health, is_it)).await;
 }
 
-/// A proxy that changes the replies of a server. In each line that contains `this`, it replaces the
-/// rest of the line by the result of `that`.
+/// A proxy that changes the replies of a server. In each line that contains `this`, the proxy
+/// replaces the rest of the line by the result of `that`.
 fn server_with_changed_replies(
     redis: &Redis,
     this: &'static str,
@@ -359,7 +359,6 @@ async fn missing_sentinels_are_found_and_logged_once() {
     assert!(!text.contains("use TLS"), "{text}");
 }
 
-/// The number of warnings with `words`.
 fn warned_of(log: &Log, words: &str) -> usize {
     log.text().lines().filter(|it| it.contains("WARN") && it.contains(words)).count()
 }
@@ -501,7 +500,7 @@ async fn unowned_slot_is_a_hazard_until_a_node_serves_it() {
     assert_eq!([warned(&log, words), over(&log, words)], [1, 1], "{}", log.text());
 }
 
-/// The added node imports a slot, but the migration is called off and the node never owns a slot.
+/// The added node imports a slot. The test cancels the migration, so the node never owns a slot.
 #[tokio::test]
 async fn node_without_slots_has_no_hazard_after_its_removal() {
     let cluster = Cluster::options().replicas(0).start();
@@ -555,7 +554,7 @@ async fn cluster_is_ready_while_one_node_is_unreachable() {
     healed(&client, PATIENCE, "nobody is there", |health| !health.is_ready()).await;
 }
 
-/// Former bug: the client logged a lost connection, and not which names were affected.
+/// Former bug: the client logged a lost connection, but not which names were affected.
 #[tokio::test]
 async fn unreachable_node_is_logged_with_its_slots_until_it_returns() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");

@@ -256,7 +256,7 @@ async fn refusal(builder: ClientBuilder, url: &str) -> Error {
     let Err(error) = within(secs(10), url, builder.connect(url)).await else {
         panic!("{url} was connected to")
     };
-    // The timeout is one second. The other two are for a busy machine.
+    // The timeout is one second. The two other seconds are for a busy machine.
     assert!(start.elapsed() < secs(3), "{url}: {:?}", start.elapsed());
     keeps_the_password(&error);
     let mut cause = error.source();

@@ -107,7 +107,7 @@ async fn thousand_waiting_tasks_cost_one_waiter() {
         .into_iter()
         .for_each(|it| it.unwrap().unwrap());
     let calls = redis.calls().since(&before);
-    // Each check is one `GET`, and the script has two more.
+    // Each check is one `GET`, and the script sends two more.
     assert!(calls.of("get") <= 2 + 4, "{calls}");
     assert_eq!((calls.of("subscribe"), calls.of("evalsha")), (1, 1), "{calls}");
 }

@@ -28,8 +28,8 @@ fn words(bytes: impl Into<Vec<u8>>) -> Tampering {
 }
 
 /// A server, and a proxy in front of it. The proxy passes replies on unchanged until the test
-/// switches it. It then sends `lie` instead of each reply, but only on connections that exist at
-/// that time.
+/// switches it. Then it sends `lie` instead of each reply, but only on the connections that exist
+/// when the test switches it.
 struct Setup {
     redis: Redis,
     tampering: TamperingProxy,
@@ -195,8 +195,8 @@ async fn short_block_of_the_server_closes_no_connection() {
     let redis = Redis::start();
     let client = Client::builder().command_timeout(secs(3)).connect(&redis.url()).await.unwrap();
     let mut other = Connection::open(redis.port());
-    // `DEBUG SLEEP`, because from Redis 7.2 on a script sees no time pass, and could not know when
-    // to end.
+    // The test uses `DEBUG SLEEP`, because from Redis 7.2 on, the time does not change within a
+    // script. So a script cannot end after a time.
     other.send(&["DEBUG", "SLEEP", "1"]).unwrap();
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!(client.stats().reconnects, 0);
@@ -382,7 +382,7 @@ async fn loss_is_logged_once_with_its_cause_and_once_at_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn timeout_error_names_the_connect_failure() {
-    // given a server that is unreachable, and one whose password has changed
+    // given a server that is unreachable, and a server whose password has changed
     let away = Redis::start();
     let changed = Redis::options().password("old").start();
     let clients = [
@@ -427,7 +427,7 @@ async fn error_at_a_server_that_is_not_redis_is_one_plain_line() {
     }
 }
 
-/// The proxy counts replies. It therefore counts a request that the client need not send.
+/// The proxy counts replies, so that this test finds requests that the client need not send.
 #[tokio::test(flavor = "multi_thread")]
 async fn login_sends_a_greeting_and_a_name() {
     let redis = Redis::start();

@@ -1,8 +1,8 @@
 //! The multi-lock on real servers: tests that are ported from Redisson, several servers, a cluster,
 //! and the cost of the lock.
 //!
-//! The comment of a ported test names the test of Redisson. Where Redisson uses a Java thread, it
-//! uses an owner.
+//! The comment of a ported test names the test of Redisson. Where Redisson uses a Java thread, the
+//! ported test uses an owner.
 
 use std::sync::{
     Arc,
@@ -86,7 +86,7 @@ async fn multi_locks_of_the_same_three_servers_exclude_each_other() {
 }
 
 /// Ported from `RedissonRedLockTest.testLockLeasetimeWithSeconds` and `testTryLockLeasetime`, but
-/// here all members are required.
+/// the multi-lock requires all members.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_of_two_servers_let_one_holder_in_at_a_time() {
     const TASKS: u32 = 10;
@@ -187,7 +187,7 @@ async fn free_members_are_acquired_and_released_in_one_write_each() {
     guard.release().await.into_result().unwrap();
     let released = reads(&mut connection);
     let calls = redis.calls().since(&calls);
-    // One read in each count is that of the request for the count.
+    // In each difference, one of the two reads is the request for the count.
     assert_eq!((acquired - before, released - acquired), (2, 2));
     let of = |command| calls.of(command);
     let members = MEMBERS as u64;

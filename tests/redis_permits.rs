@@ -545,7 +545,7 @@ async fn dropped_permit_request_with_a_late_grant_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permits_of_a_dead_client_return_after_one_ttl() {
-    // given a client that never reaches its server again
+    // given a client that holds permits, and that never reaches its server again
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let gone = Client::connect(&proxy.url()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Clients that wait for a lock queue for it. This file tests the queue and its faults.
+//! The queue of the clients that wait for a lock, and its faults.
 
 use std::{
     sync::{Arc, Mutex},
@@ -22,10 +22,10 @@ use tokio::{
 /// The key of the queue of `door`.
 const QUEUE: &str = "leasehold_lock__queue:{door}";
 
-/// The key with the time when `door` was last left free for clients without a queue entry.
+/// The key with the time of the last yield window of `door`.
 const YIELDED: &str = "leasehold_lock__yield:{door}";
 
-/// The channel of the clients that have queue entries. The channel of all waiters is another one.
+/// The channel of the clients that have queue entries. All waiters have another channel.
 const QUEUERS: &str = "leasehold_lock__channel:{door}";
 
 /// The limit on a busy machine for a waiter that is notified.
@@ -40,14 +40,12 @@ const TURN: &str = r#""PUBLISH" "leasehold_lock__waiter:{door}:"#;
 /// The beginning of a message to all waiters, as `MONITOR` reports it.
 const ANNOUNCED: &str = r#""PUBLISH" "redisson_lock__channel:{door}""#;
 
-/// A waiting task.
 type Waiter = JoinHandle<Result<LockGuard>>;
 
 fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
 
-/// The number of queue entries.
 fn queued(redis: &Redis) -> i64 {
     redis.command(&["ZCARD", QUEUE]).number()
 }
@@ -57,7 +55,8 @@ fn until_queued(redis: &Redis, places: i64) {
     eventually("they have their places", SOON, || queued(redis) == places);
 }
 
-/// Lets clients wait for `lock`. Each of them has its queue entry before the next one comes.
+/// Lets clients wait for `lock`. Each client has its queue entry before the next client begins to
+/// wait.
 async fn line(redis: &Redis, clients: &[Client], lock: impl Fn(&Client) -> Lock) -> Vec<Waiter> {
     let mut line = Vec::new();
     let before = queued(redis);
@@ -93,7 +92,6 @@ fn waiting_process(redis: &Redis) -> Helper {
     process
 }
 
-/// The owner of `door`.
 fn owner(redis: &Redis) -> String {
     hash(redis, "door").first().map(|(owner, _)| owner.clone()).unwrap_or_default()
 }
@@ -214,7 +212,7 @@ async fn clients_leave_no_queue_key_when_they_finish() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unused_queue_expires() {
-    // given a waiter that was killed, and no client that would remove its entry
+    // given a waiter that was killed, and no other client that removes its queue entry
     let redis = Redis::start();
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let process = waiting_process(&redis);
@@ -299,7 +297,7 @@ async fn leaving_waiter_passes_its_reservation_to_the_next_waiter() {
         let releasing = tokio::spawn(guard.release());
         sleep(Duration::from_micros(delay)).await;
         leaving.abort();
-        // If the grant has already arrived, the client releases it with the drop.
+        // If the grant has already arrived, this drop releases it.
         drop(leaving);
         let guard = acquired_at_once(behind).await;
         releasing.await.unwrap().unwrap().into_result().unwrap();
@@ -348,7 +346,7 @@ async fn stopped_waiter_blocks_others_for_one_second_at_most() {
     let guard = within(ms(2_500), "it is our turn", behind).await.unwrap().unwrap();
     assert!(released.elapsed() >= RESERVATION, "{:?}", released.elapsed());
 
-    // and the paused process does not trust the reservation when it continues
+    // and the paused process does not trust its ended reservation when it continues
     process.resume();
     sleep(secs(2)).await;
     assert!(guard.is_held());
@@ -364,7 +362,7 @@ async fn stopped_waiter_blocks_others_for_one_second_at_most() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_waiter_trusts_no_expired_grant() {
-    // given a process that is queued, and is paused when the lock is reserved for it
+    // given a queued process that is paused when the lock is reserved for this process
     let redis = Redis::start();
     let client = client(&redis).await;
     for pause in [ms(300), ms(700), ms(745), ms(755), ms(800), ms(1_500)] {
@@ -466,7 +464,7 @@ async fn client_that_reacquires_yields_at_its_next_release() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_with_a_foreign_field_is_not_handed_off() {
-    // given a holder that would pass the lock on to a waiter
+    // given a holder whose release would pass the lock on to a waiter
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
     let guard = awaited(&redis, door(&clients[0])).await;
@@ -497,8 +495,8 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
     acquire_in_turn(&clients, 100, ms(2)).await;
 
     // then the Redisson client receives a message about a free lock at least every 80 ms plus a
-    // hold. The lock is left free for a fifth of the time: for at most 16 ms each time, or at each
-    // second release
+    // hold. Yield windows take a fifth of the time. A yield window lasts for at most 16 ms, or
+    // comes at each second release
     let (took, received) = (began.elapsed(), java.received());
     println!(
         "{} of 300 releases in {took:?} were announced to a client that does not queue",
@@ -508,11 +506,11 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
     let least = usize::try_from(took.as_millis() / 160).unwrap().min(300 / 4);
     assert!(received.len() >= least, "{} < {least}", received.len());
 
-    // while the queued clients acquire in turn between these times
+    // and between the yield windows, the queued clients acquire in turn
     let turns = |lines: &[String]| lines.iter().filter(|line| line.contains(TURN)).count();
     assert!(turns(&monitor.stop()) >= 150);
 
-    // and when the Redisson client has unsubscribed, the lock is hardly ever left free
+    // and when the Redisson client has unsubscribed, there are hardly any yield windows
     drop(java);
     let gone = || subscribers(&redis, &channel("door")) == subscribers(&redis, QUEUERS);
     eventually("it is gone", SOON, gone);
@@ -568,8 +566,8 @@ async fn polling_waiter_acquires_during_hand_offs_of_two_clients() {
     assert!(entered.is_ok(), "after {} others", clients[0].stats().granted);
 }
 
-/// Former bug: if another client was subscribed to the channel of such an entry, the lock was
-/// reserved for the entry.
+/// Former bug: if another client was subscribed to the channel of an invalid entry, the lock was
+/// reserved for this entry.
 #[tokio::test]
 async fn invalid_queue_entry_gets_no_reservation() {
     let redis = Redis::start();
@@ -612,7 +610,7 @@ async fn user_without_queue_permissions_waits_like_redisson() {
     }
     assert!(keys(&redis).is_empty());
 
-    // and the log names each denied permission, once for each client at most
+    // and the log names each denied permission, at most once for each client
     let logged = log.text();
     let output = |what| logged.matches(what).count();
     let (queue, channels) = (output("wait queue denied"), output("channels of Leasehold denied"));

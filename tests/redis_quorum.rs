@@ -65,7 +65,7 @@ async fn quorum_lock_survives_two_killed_or_stopped_servers() {
         let guard = other.acquire().await.unwrap();
         assert!(start.elapsed() < ms(400), "{:?}", start.elapsed());
 
-        // When the failed servers work again, the holder acquires at them, too.
+        // When the failed servers work again, the holder also acquires at these servers.
         five.servers[..2].iter().for_each(recover);
         five.eventually_held_at(5);
         assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -176,8 +176,8 @@ async fn quorum_acquire_and_release_take_three_requests_per_server() {
     }
     for (server, before) in five.servers.iter().zip(&before) {
         let calls = server.calls().since(before);
-        // One script is for the lock, and one for the key that has the time since which the server
-        // has had data. A release after a long hold is a script, too.
+        // One script is for the lock. Another script is for the key with the time since which the
+        // server has had data. A release after a long hold is a script, too.
         let scripts = calls.of("evalsha");
         assert!((20..=30).contains(&scripts), "{scripts}");
         assert_eq!((calls.of("hset"), calls.of("hdel")), (10, 10));

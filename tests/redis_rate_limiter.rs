@@ -22,8 +22,8 @@ fn texts(reply: &Reply) -> Vec<&str> {
     reply.list().iter().map(Reply::text).collect()
 }
 
-/// Runs a script that decodes each member of the sorted set `key`. Returns its length, the length
-/// of its id, and its number of permits.
+/// Runs a script that decodes each member of the sorted set `key`. Returns for each member its
+/// length, the length of its id, and its number of permits.
 fn members(redis: &Redis, key: &str) -> Vec<String> {
     const READ: &str = "local all = {} \
         for i, it in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \

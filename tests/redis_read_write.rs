@@ -221,7 +221,7 @@ async fn write_hold_with_a_read_hold_ends_at_its_lease_or_max_hold() {
         let writes = within(SOON, "it writes", side.acquire()).await.unwrap();
         let reads = t.ours().acquire_read_with(&writes).await.unwrap();
         writes.lost().await;
-        // The guard `writes` exists, but its hold has ended.
+        // The guard `writes` still exists, but its hold has ended.
         let reads_there = read(&t.theirs()).await;
         assert!(reads.is_held());
         release_guard(reads_there).await;
@@ -302,7 +302,8 @@ async fn reader_yields_to_a_waiting_writer_for_ten_seconds() {
         let side = if by_polling { side.wait_strategy(POLLING) } else { side };
         let beside = within(secs(20), "it reads", side.acquire()).await.unwrap();
 
-        // then the new reader yields to the writer for ten seconds, in vain, and then acquires
+        // then the new reader yields to the writer for ten seconds, and then acquires before the
+        // writer
         let yielded = began.elapsed();
         assert!(yielded >= ms(9_500) && yielded < ms(11_500), "{yielded:?}");
         release_guard(here).await;
@@ -422,7 +423,7 @@ async fn many_dead_readers_do_not_block_a_writer() {
     t.redis.command(&["EVAL", fill, "1", "door"]);
     let began = Instant::now();
 
-    // when a client reads for a moment again and again
+    // when a client acquires and releases the read side again and again
     let reads = t.ours().prefer_writers(false).read().ttl(secs(60));
     let readers = tokio::spawn(async move {
         loop {
@@ -747,7 +748,7 @@ async fn acl_user_of_the_guide_has_exactly_the_needed_permissions() {
     let before = redis.calls();
     read_and_write_in_all_ways(&redis, "leasehold", "app:door").await;
 
-    // no command was denied, and every command that the section adds was executed
+    // no command was denied, and every command that the section of the guide adds was executed
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
     let calls = redis.calls().since(&before);
@@ -755,7 +756,7 @@ async fn acl_user_of_the_guide_has_exactly_the_needed_permissions() {
     let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
     assert!(idle.is_empty(), "never used: {idle:?}");
 
-    // and the user needs every pattern that the section adds
+    // and the user needs every pattern that the section of the guide adds
     for (pattern, kind) in added[3..6].iter().zip(["key", "key", "channel"]) {
         let mut words: Vec<_> = added.iter().filter(|word| *word != pattern).copied().collect();
         words.splice(3..3, plain[3..].iter().copied());
@@ -928,7 +929,7 @@ async fn dropped_future_leaves_no_hold() {
             eventually("it is free", SOON, || keys(&t.redis).is_empty());
         }
     }
-    // Each future is also dropped while another client writes.
+    // Each future is also dropped while another client has the write hold.
     for reads in [true, false] {
         let holder = write(&t.theirs()).await;
         for delay in [0, 1, 20, 100] {
@@ -942,7 +943,7 @@ async fn dropped_future_leaves_no_hold() {
         release_guard(holder).await;
         assert!(keys(&t.redis).is_empty());
     }
-    // A downgrade is also dropped.
+    // The future of a downgrade is also dropped.
     for delay in [0, 1, 20, 100, 250] {
         let lock = door(&client);
         let writing = write(&lock).await;
@@ -991,8 +992,8 @@ async fn long_self_wait_is_logged() {
         let [held, wanted] =
             if reads { [lock.read(), lock.write()] } else { [lock.write(), lock.read()] };
         let guard = held.ttl(secs(3)).acquire().await.unwrap();
-        // The first wait is too short: the client looks for a self-wait only when it renews the
-        // hold, and logs it at most every ten seconds.
+        // The first wait is too short, because the client looks for a self-wait only when it renews
+        // the hold. It logs a self-wait at most every ten seconds.
         let before = log.text().matches(LOGGED).count();
         assert!(wanted.acquire_within(secs(4)).await.is_err());
         assert_eq!(log.text().matches(LOGGED).count(), before, "{}", log.text());
@@ -1114,9 +1115,9 @@ async fn thousand_concurrent_readers_of_a_process_send_two_requests() {
     assert_eq!(of(&calls, &["evalsha", "hset", "publish"]), [2, 2, 1], "{calls}");
 }
 
-/// Readers cannot see that this writer waits, as they cannot see a writer of Redisson. When a
-/// message wakes the writer, it must find the lock free. It never would if the readers did not
-/// pause between their holds.
+/// Readers cannot see that this writer waits, just as they cannot see a waiting writer of Redisson.
+/// When a message wakes the writer, the writer must find the lock free. So the readers must pause
+/// between their holds.
 async fn unannounced_writer_acquires_behind<F>(readers: usize, reads: fn(ReadWriteLock) -> F)
 where
     F: Future<Output = ()> + Send + 'static,

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 /// Former bug: a server that hung had a request in its buffer, and executed it when it continued.
-/// Nobody held the lock, but it stayed locked for a whole ttl.
+/// The lock then had no holder, but stayed locked for a whole ttl.
 #[tokio::test(flavor = "multi_thread")]
 async fn request_cancelled_during_a_hang_leaves_no_lock() {
     for (ttl, hangs, dropped) in

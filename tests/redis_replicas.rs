@@ -1,5 +1,5 @@
 //! A URL with several addresses of one deployment: a primary and its replicas. An operator promotes
-//! another one of them by hand.
+//! one of the replicas by hand.
 
 use std::sync::{
     Arc,
@@ -29,7 +29,6 @@ async fn client(servers: [&Redis; 2]) -> Client {
     Client::connect(&url(servers)).await.expect("one of them is the primary")
 }
 
-/// A primary and its replica.
 fn pair() -> [Redis; 2] {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
@@ -193,7 +192,8 @@ fn kill_after(redis: &Redis, commands: &[&str]) {
     assert_eq!(redis.command(&["CLIENT", "KILL", "ID", id]).number(), 1);
 }
 
-/// The old server still takes writes, and closes no connection when its address leads elsewhere.
+/// The old server still takes writes, and closes no connection when its address leads to another
+/// server.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_connections_move_with_the_command_connection() {
     // given a client with three connections, by an address that can move
@@ -218,7 +218,7 @@ async fn all_connections_move_with_the_command_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connection_to_another_server_reconnects_until_it_matches() {
-    // given a client whose connection for messages has been replaced by one to another server
+    // given a client whose connection for messages was replaced by a connection to another server
     let [one, other] = [(); 2].map(|()| Redis::start());
     let port = Arc::new(AtomicU16::new(one.port()));
     let url = format!("redis://127.0.0.1:{}/", moving_address(&port).await);
@@ -233,7 +233,8 @@ async fn connection_to_another_server_reconnects_until_it_matches() {
     };
     within(SOON, "it is found", async { while !is_elsewhere().await {} }).await;
 
-    // when the address leads to the first server again, then this connection does, too
+    // when the address leads to the first server again, then this connection leads to the first
+    // server again, too
     port.store(one.port(), Ordering::SeqCst);
     eventually("it is back", SOON, || connections(&one) == 2 && connections(&other) == 0);
     within(SOON, "nothing is found", async { while is_elsewhere().await {} }).await;
@@ -252,8 +253,8 @@ async fn second_primary_among_addresses_is_found() {
     let has = async || client.health().await.findings.iter().any(|it| is_it(&it.hazard));
     assert!(!has().await);
 
-    // when the replica is promoted as well, then health reports it, and the client keeps its
-    // primary
+    // when the replica is promoted as well, then `health` reports the second primary, and the
+    // client keeps its primary
     replica.promote();
     within(secs(30), "it is found", async {
         while !has().await {
@@ -264,7 +265,8 @@ async fn second_primary_among_addresses_is_found() {
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!((client.stats().reconnects, connections(&replica)), (0, 0));
 
-    // when the first primary is demoted, then the client uses the other one, and the hazard ends
+    // when the first primary is demoted, then the client uses the other primary, and the hazard
+    // ends
     primary.follow(&replica);
     eventually("all have left", SOON, || connections(&primary) == 0);
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
@@ -328,8 +330,8 @@ async fn loading_server_is_no_primary() {
     slow.stop();
     let waiting = waiter(client.lock("door").unwrap());
 
-    // when it starts again, then the client does not accept it before it has loaded, and the waiter
-    // then acquires
+    // when the server starts again, then the client does not accept the server before it has loaded
+    // its data. After that, the waiter acquires
     let starting = spawn_blocking(move || {
         slow.start_again();
         slow

@@ -181,8 +181,8 @@ async fn concurrent_replicated_locks_share_requests() {
     drop(guards);
 }
 
-// This test has one thread. A hand-off grant waits for its task for 10 ms, and on one thread no
-// other task can release the grant before its task has taken it.
+// This test has one thread. A hand-off grant waits for its task for 10 ms. On one thread, no other
+// task can release the grant before its task has taken it.
 #[tokio::test]
 async fn handed_over_grant_is_counted_once() {
     let master = Redis::start();
@@ -195,7 +195,7 @@ async fn handed_over_grant_is_counted_once() {
     release_guard(next).await;
     assert_eq!((client.stats().handed_over, questions(&monitor)), (1, 1));
 
-    // If the first hold required no replicas, the next task asks them.
+    // If the first hold required no replicas, the next task waits for their acknowledgement.
     let first = lock.acquire().await.unwrap();
     let next = left_to_the_next(first, lock.replicated(ONE)).await;
     release_guard(next).await;
@@ -329,7 +329,7 @@ async fn replicated_grants_survive_failover_to_a_late_replica() {
     assert!(plain.end(&replica).1 > 0);
 }
 
-/// The connection that asks for acknowledgements leads to another server than the one that has
+/// The connection that asks for acknowledgements leads to another server than the server that has
 /// granted.
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_of_another_server_do_not_count() {

@@ -256,7 +256,7 @@ async fn release_to_a_deleted_semaphore_adds_no_permits() {
     let release = one.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
-    // If the number is set again, the permits that were held before have no holder.
+    // If the number is set again, the permits of former holders are free.
     assert!(pool.set_if_absent(2).await.unwrap());
     let release = other.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }));
@@ -502,11 +502,11 @@ async fn longest_waiter_yields_after_thirty_seconds() {
     assert!(few.try_acquire(1).await.unwrap().is_none());
     assert!((55_000..=60_000).contains(&pttl(&redis, PATIENT)));
 
-    // when this waiter has been the longest waiter for half a minute
+    // when this client has been the longest waiter for half a minute
     let began = redis.command(&["HGET", PATIENT, "began"]).text().parse::<u64>().unwrap();
     redis.command(&["HSET", PATIENT, "began", &(began - 30_000).to_string()]);
 
-    // then all other clients acquire, even if this waiter sends a request at each release
+    // then all other clients acquire, even if the longest waiter sends a request at each release
     for _ in 0..5 {
         back(few.try_acquire(8).await.unwrap().unwrap()).await;
         sleep(ms(1_200)).await;

@@ -106,7 +106,7 @@ async fn holders_and_waiters_follow_a_failover() {
     let old = redis.master();
     let new = redis.fail_over();
 
-    // then both clients have left the old primary, although it still takes writes
+    // then no client is connected to the old primary, although it still takes writes
     until_left(old);
     assert_eq!(subscribers(old, &channel("door")), 0);
     until_subscribed(new, &channel("door"));
@@ -183,7 +183,7 @@ async fn failover_loss_is_reported_and_a_waiter_acquires() {
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis.servers()[0], &channel("door"));
 
-    // when the primary dies, and one of the replicas replaces it
+    // when the primary dies, and one of the replicas replaces the primary
     redis.servers()[0].stop();
 
     // then the client reports the loss and its reason, and the waiter acquires
@@ -241,8 +241,8 @@ async fn empty_restarted_primary_loses_replicated_locks() {
     release_guard(entered).await;
 }
 
-/// Acquires and releases repeatedly, until `enough` is true. Panics if it has to wait until a lease
-/// ends.
+/// Acquires and releases repeatedly, until `enough` is true. Panics if an acquisition has to wait
+/// until a lease ends.
 async fn acquires_and_releases(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
     while !enough.load(Ordering::Relaxed) {
         let guard = lock.acquire_within(secs(15)).await.unwrap();
@@ -254,9 +254,9 @@ async fn acquires_and_releases(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
     }
 }
 
-/// Former bug: the client left the old primary a second after the promotion. If it had released a
-/// lock there within that second, the new primary still had its former owner, and the lock stayed
-/// held for a ttl.
+/// Former bug: the client left the old primary a second after the promotion. It could release a
+/// lock at the old primary within that second. The new primary still had the former owner, so the
+/// lock stayed held for a ttl.
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_released_at_the_old_primary_is_free_at_the_new_primary() {
     // given a hundred names, each of which a task acquires and releases repeatedly
@@ -366,8 +366,8 @@ async fn first_grant(redis: &Arc<Sentinels>, client: &Client, killed: bool) -> s
         false => _ = watched.fail_over(),
     });
     let old = redis.servers()[number].port().to_string();
-    // The sentinel that led the previous failover may report its end only now. Such an event is not
-    // about this failover, so the loop skips it.
+    // The sentinel that led the previous failover may report the end of that failover only now.
+    // Such an event is not about the current failover, so the loop skips it.
     let received = spawn_blocking(move || {
         loop {
             let received = events.wait_for("+switch-master", FAILOVER);
@@ -380,8 +380,8 @@ async fn first_grant(redis: &Arc<Sentinels>, client: &Client, killed: bool) -> s
     let new = received.text.rsplit(' ').next().and_then(|port| port.parse().ok());
     let new = redis.servers().iter().find(|it| Some(it.port()) == new).unwrap();
     let took = loop {
-        // The new primary may not have received the last release at the old one, so each try uses
-        // another name.
+        // The new primary may not have received the last release at the old primary. So each try
+        // uses another name.
         let name = format!("door-{}", client.stats().granted);
         let guard = acquired(client, &name).await;
         let took = Instant::now() - Instant::from_std(received.at);
@@ -419,7 +419,7 @@ async fn new_primary_grants_soon_after_each_of_ten_switches() {
     }
     took.sort();
     println!("from +switch-master to the first grant: {took:?}");
-    // On an idle machine, both take a tenth of these limits.
+    // On an idle machine, the median and the maximum are a tenth of these limits.
     assert!(took[5] <= ms(1_000), "median of {took:?}");
     assert!(took[9] <= secs(3), "worst of {took:?}");
 }
@@ -539,8 +539,8 @@ async fn outdated_sentinel_redirects_no_client_to_old_primary() {
 }
 
 /// The URL has host names of sentinels, but sentinels announce addresses. Former bug: each sentinel
-/// therefore counted twice. The one that had missed the failover led the client back to the old
-/// primary.
+/// therefore counted twice. The sentinel that had missed the failover led the client back to the
+/// old primary.
 #[tokio::test(flavor = "multi_thread")]
 async fn stale_sentinel_with_two_addresses_is_ignored() {
     let redis = Sentinels::options().links().start();
@@ -569,7 +569,7 @@ async fn stale_sentinel_with_two_addresses_is_ignored() {
 /// left a primary that worked. Two clients then held one lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
-    // given a client whose URL has all sentinels, and one whose URL has only the sentinel that
+    // given a client whose URL has all sentinels, and a client whose URL has only the sentinel that
     // misses a failover
     let redis = Sentinels::options().links().start();
     let last = format!("redis-sentinel://{}/{}", redis.addresses()[2], redis.name());
@@ -578,7 +578,8 @@ async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
     fail_over_unseen_by_the_last_sentinel(&redis);
     let guards = [acquired(&one, "one").await, acquired(&other, "other").await];
 
-    // when the clients reach only that sentinel, for longer than the replies of the other two count
+    // when the clients reach only that sentinel, for longer than replies of the other two sentinels
+    // are valid
     ["sentinel-0", "sentinel-1"].iter().for_each(|it| redis.links().cut(Links::CLIENTS, it));
     sleep(secs(11)).await;
 
@@ -738,7 +739,7 @@ async fn acl_users_have_exactly_the_permissions_for_a_failover() {
         assert!(refused.list().is_empty(), "{refused:?}");
     }
 
-    // and without any one of the permissions, the sentinels deny a command. `HELLO` is an
+    // and if one of the permissions is missing, the sentinels deny a command. `HELLO` is an
     // exception, because every user may send it
     let sentinel = &redis.sentinels()[0];
     let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());
@@ -797,8 +798,8 @@ async fn server_without_a_matching_certificate_is_refused() {
     let (words, _) = refusal(trusting(), &of_sentinel).await;
     assert!(words.contains("not valid for name"), "{words}");
 
-    // a primary whose certificate does not match its address, and one with a certificate of another
-    // authority
+    // a primary whose certificate does not match its address, and a primary with a certificate of
+    // another authority
     let master = format!("127.0.0.1:{}", redis.announced_port(redis.master_number()));
     let strange = crate::common::by_another_name(redis.master().tls_port()).await;
     for (leads_to, part) in [
@@ -1002,8 +1003,8 @@ async fn announced_addresses_are_translated_but_not_those_in_the_url() {
     let table: Vec<_> = table
         .map(|(results, reached)| (format!("127.0.0.1:{results}"), format!("localhost:{reached}")))
         .collect();
-    // A translation does not change addresses of the URL. Here it would make those of the sentinels
-    // unreachable.
+    // A translation does not change addresses of the URL. In this test, it would make the addresses
+    // of the sentinels unreachable.
     let (listed, nowhere) = (redis.addresses(), "127.0.0.1:1".to_owned());
     let builder = Client::builder().translate_addresses(move |it| {
         let known =

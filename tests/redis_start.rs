@@ -102,7 +102,7 @@ async fn lazy_client_with_a_server_logs_nothing() {
 
 #[tokio::test]
 async fn lazy_client_returns_the_connect_failure_in_time() {
-    // given a port on which nothing listens, and that no other process can take
+    // given a port on which no process listens, and that no other process can take
     let nobodys = TcpSocket::new_v4().unwrap();
     nobodys.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = nobodys.local_addr().unwrap().to_string();
@@ -441,7 +441,7 @@ async fn fail_fast_lazy_client_waits_for_its_first_connection() {
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
-/// Uses a client on a second runtime, after its first one has ended. `between` runs before the
+/// Uses a client on a second runtime, after its first runtime has ended. `between` runs before the
 /// first runtime ends, and may restart the server.
 fn connects_on_a_second_runtime(url: &str, between: impl FnOnce(&Runtime)) {
     let first = Runtime::new().unwrap();

@@ -1,5 +1,5 @@
-//! Invalid data in the keys and on the channels of a lock. Its only effect is that clients send
-//! more requests, and these cost little.
+//! Invalid data in the keys and on the channels of a lock. The only effect is that clients send a
+//! few more requests.
 
 use std::fs;
 
@@ -53,7 +53,7 @@ async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
         &["1, 'gone:1'", "2, 'gone:2|1|5000'", "3, '*:1'", "4, '[a-z]:1'"],
     ] {
         // given a lock whose release reserves it for the next client, and invalid entries before
-        // that of the waiter
+        // the entry of the waiter
         let guard = awaited(&redis, &clients[0]).await;
         let waiting = waiter(door(&clients[1]));
         until_places(&redis, "door", 1);
@@ -234,8 +234,8 @@ async fn waits_and_acquires(redis: &Redis, guard: LockGuard, process: &Helper) {
 #[tokio::test(flavor = "multi_thread")]
 async fn message_flood_costs_few_requests_and_little_memory() {
     let redis = Redis::start();
-    // Without this setting, Redis would disconnect a slow subscriber, which then has fewer messages
-    // to read.
+    // Without this setting, Redis would disconnect a slow subscriber. The subscriber would then
+    // have fewer messages to read.
     redis.command(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"]);
     let (guard, process) = waiting_process(&redis).await;
     let had = memory(&process, "VmRSS");
@@ -323,7 +323,7 @@ async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
     }
     println!("the longest of three questions: {longest:?}");
     assert!(longest < secs(2), "{longest:?}");
-    // A busy machine delays some operations, but not every one.
+    // A busy machine delays some operations, but not all of them.
     let slow = redis.command(&["SLOWLOG", "LEN"]).number();
     assert!(slow <= 10, "{slow}");
     assert!(good.is_held());

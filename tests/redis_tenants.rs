@@ -11,7 +11,6 @@ use leasehold::{Client, Error, Lock, LockGuard, Replicas, Script, Value, Write};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::time::{Instant, sleep};
 
-/// The name of the lock in these tests.
 const DOOR: &str = "app:door";
 
 fn door(client: &Client) -> Lock {
@@ -57,7 +56,6 @@ fn raw(redis: &Redis, user: &str) -> Connection {
     connection
 }
 
-/// Whether the reply is a denied permission.
 fn is_forbidden(reply: &Reply) -> bool {
     let Reply::Error(words) = reply else { return false };
     ["NOPERM", "user executing the script can't", "ACL failure in script"]
@@ -65,7 +63,6 @@ fn is_forbidden(reply: &Reply) -> bool {
         .any(|no| words.contains(no))
 }
 
-/// Executes every operation at least once.
 async fn do_everything(redis: &Redis) {
     let [one, other] = [as_user(redis, "app").await, as_user(redis, "app").await];
     // acquires, reenters, checks and releases
@@ -299,7 +296,7 @@ async fn acl_user_with_data_permission_can_write_under_its_lock() {
     release_guard(guard).await;
 }
 
-/// A name with braces has other keys and channels than one without.
+/// A name with braces has other keys and channels than a name without braces.
 #[tokio::test(flavor = "multi_thread")]
 async fn acl_users_for_braced_names_are_denied_nothing() {
     let redis = Redis::start();
@@ -369,12 +366,12 @@ async fn tenant_cannot_affect_locks_of_another() {
         vec!["PUBSUB", "CHANNELS"],
         vec!["PSUBSCRIBE", "*"],
     ];
-    // by a script that declares the key, or does not
+    // also by a script that declares the key, and by a script that does not declare it
     for key in [DOOR, &places] {
         tried.push(vec!["EVAL", "return redis.call('DEL', KEYS[1])", "1", key]);
         tried.push(vec!["EVAL", "return redis.call('DEL', ARGV[1])", "0", key]);
     }
-    // or to publish, or to subscribe
+    // or when it tries to publish or to subscribe
     let channels = [&releases, &queuers, &turns];
     for channel in channels {
         tried.push(vec!["PUBLISH", channel, "0"]);

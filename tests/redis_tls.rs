@@ -1,5 +1,5 @@
-//! Ways to connect: TLS, unix sockets, users and databases. Also the name that the server has for a
-//! client.
+//! Ways to connect: TLS, unix sockets, users and databases. Also the name of a client at the
+//! server.
 #![cfg(feature = "tls")]
 
 use crate::common::{
@@ -29,8 +29,8 @@ async fn refusal(builder: ClientBuilder, url: &str) -> String {
     refused(builder, url).await.0
 }
 
-/// As `refusal`, for a permanent failure. Former bug: all of these failures were reported as
-/// transient.
+/// Returns the error with which `builder` fails to connect to `url`. The failure must be permanent.
+/// Former bug: all of these failures were reported as transient.
 async fn lasting_refusal(builder: ClientBuilder, url: &str) -> String {
     let (reason, lasting) = refused(builder, url).await;
     assert!(lasting, "{reason}");
@@ -321,11 +321,11 @@ async fn both_connections_have_the_client_id() {
     };
     assert_eq!(count(), 2);
 
-    // The connections have it again after they were closed and restored.
+    // The connections have the name again after they were closed and restored.
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     testkit::eventually("both are back", SOON, || count() == 2);
 
-    // When the client is dropped, the server lists it no longer.
+    // When the client is dropped, the server no longer lists it.
     drop(client);
     testkit::eventually("both are closed", SOON, || count() == 0);
 }

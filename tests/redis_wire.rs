@@ -1,5 +1,5 @@
-//! The lock in Redis: its keys and messages are those of Redisson's `RLock`, byte for byte. Also
-//! lost replies.
+//! The lock in Redis: its keys and messages are those of Redisson's `RLock`, byte for byte. This
+//! file also tests lost replies.
 
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ async fn re_entry_renews_the_lease_unless_it_is_fixed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_has_only_the_lock_its_queue_and_its_yield_record() {
-    // given a lock that is held with two shares, and for which one client waits and another one
+    // given a lock that is held with two shares, a client that waits for it, and a client that
     // polls
     let redis = Redis::start();
     let (ours, other) = (client(&redis).await, client(&redis).await);
@@ -118,14 +118,14 @@ async fn redis_has_only_the_lock_its_queue_and_its_yield_record() {
     let listening = waiter(other.lock("door").unwrap());
     let polling = waiter(ours.lock("door").unwrap().wait_strategy(POLLING));
     until_subscribed(&redis, &channel("door"));
-    // While a client waits, there are also its queue and the record of yield windows.
+    // While a client waits, there are also the queue of the lock and the record of yield windows.
     let only_the_lock = || {
         let ours = ["door", "leasehold_lock__queue:{door}", "leasehold_lock__yield:{door}"];
         keys(&redis).iter().all(|key| ours.contains(&key.as_str()))
     };
     assert!(only_the_lock(), "{:?}", keys(&redis));
 
-    // when each of them has held the lock, one after the other
+    // when each of these clients has held the lock, one after the other
     release_one_of_two(again).await;
     assert!(only_the_lock(), "{:?}", keys(&redis));
     release_guard(guard).await;
@@ -218,7 +218,7 @@ async fn java_listeners_see_release_and_expiry_of_the_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_client_excludes_others_and_never_subscribes() {
-    // given a lock that one client holds, and for which another one polls
+    // given a lock that one client holds, and another client that polls for it
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let monitor = redis.monitor();
@@ -229,7 +229,7 @@ async fn polling_client_excludes_others_and_never_subscribes() {
     assert!(one.lock("door").unwrap().try_acquire().await.unwrap().is_none());
     assert!(redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty());
 
-    // when one client releases, and the other one acquires and releases
+    // when the holder releases, and the other client acquires and releases
     release_guard(guard).await;
     release_guard(entered(waiting).await).await;
 
@@ -319,9 +319,10 @@ async fn waiter_acquires_when_a_dead_java_lease_ends() {
     let guard = within(SOON, "the lease ends", client.lock("door").unwrap().acquire()).await;
 
     // then the client acquires when the lease ends, and not before. It sends requests when it is
-    // subscribed, soon after that, and at the end of the lease. If it was early, it sends another
-    // one each millisecond: Redis rounds the remaining time down, and a reply may be late on a busy
-    // machine. A timer alone would take 2.25 s or more.
+    // subscribed, soon after that, and at the end of the lease. Redis rounds the remaining time
+    // down, and a reply may be late on a busy machine. So the request at the end of the lease may
+    // be too early. The client then sends another request each millisecond. A timer alone would
+    // take 2.25 s or more.
     let took = start.elapsed();
     assert!(took >= ms(490) && took < secs(2), "{took:?}");
     let asked = redis.calls().since(&before).of("evalsha");

@@ -179,7 +179,7 @@ mod done {
     }
 }
 
-/// Functions that call `run`, in separate tasks. It is mostly enough that they compile.
+/// Functions that call `run`, in separate tasks. For most of them, the test is that they compile.
 mod wrapped {
     use super::*;
 

@@ -3,8 +3,8 @@
 //! others.
 //!
 //! A comment at each test names the test of Redisson. Where Redisson uses a Java thread, the test
-//! uses an owner: a guard, or the task that has it. Sleeps are shorter and rounds are fewer. Most
-//! tests run twice: with a subscribed waiter (`RedissonLockTest`) and with a polling waiter
+//! uses an owner: a guard, or the task that has the guard. Sleeps are shorter and rounds are fewer.
+//! Most tests run twice: with a subscribed waiter (`RedissonLockTest`) and with a polling waiter
 //! (`RedissonSpinLockTest`).
 //!
 //! Tests without a counterpart:
@@ -268,7 +268,7 @@ async fn holder_that_acquires_again_waits_like_others(wait_strategy: WaitStrateg
     let lock = t.ours();
     let guard = lock.acquire().await.unwrap();
 
-    // The second call uses the same `Lock` value or another one of this name.
+    // The second call uses the same `Lock` value or another `Lock` value of this name.
     for again in [lock, t.ours()] {
         assert!(again.try_acquire().await.unwrap().is_none());
         match again.acquire_within(ms(100)).await.unwrap_err() {

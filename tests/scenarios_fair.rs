@@ -2,7 +2,7 @@
 //!
 //! A comment at each test names the test of Redisson. Where Redisson uses a Java thread, the test
 //! uses a task. Redisson's tests of scripts, `…Drift_Descrete`, are in
-//! `src/store/redis/kinds/fair/tests.rs`. Its tests of keys are there and in
+//! `src/store/redis/kinds/fair/tests.rs`. Its tests of keys are in the same file and in
 //! `src/store/redis/keys.rs` (`testNameMapper`).
 
 use std::sync::{
@@ -93,7 +93,7 @@ async fn tasks_of_several_clients_acquire_in_order_of_arrival() {
     }
 }
 
-/// Waiters of one client and of other clients acquire in one order.
+/// Waiters of one client and of other clients acquire in one common order.
 #[tokio::test(start_paused = true)]
 async fn release_serves_remote_waiters_before_later_local_tasks() {
     let t = Setup::new(2);
@@ -230,7 +230,6 @@ async fn reentered_lock_is_free_after_two_releases() {
 
 // Waiters that give up.
 
-/// How a waiter gives up.
 #[derive(Clone, Copy, Debug)]
 enum Leaves {
     Dropped,

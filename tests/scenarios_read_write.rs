@@ -256,7 +256,7 @@ async fn writer_count_is_stored_and_reader_count_is_local() {
     let guard = reads(&t.one).await.unwrap();
     let owner = guard.owner().clone();
     let again = guard.reenter().await.unwrap();
-    // Redisson counts 2 in the store, and has a key for each of them.
+    // Redisson counts 2 in the store, and has a key for each of the two holds.
     assert_eq!((guard.count(), t.other.read().held_by(&owner).await.unwrap()), (2, 1));
     release_share(again).await;
     assert_eq!((guard.count(), t.other.read().held_by(&owner).await.unwrap()), (1, 1));
@@ -320,7 +320,7 @@ impl Room {
     }
 }
 
-/// Lets each client read or write at random, `rounds` times. Returns how often they held in all.
+/// Lets each client read or write at random, `rounds` times. Returns the number of all holds.
 async fn at_random(clients: Vec<Client>, rounds: u32) -> u32 {
     let room = Arc::<Room>::default();
     let tasks = clients.into_iter().map(|client| {
@@ -396,8 +396,8 @@ async fn dead_readers_block_a_writer_for_one_ttl_at_most() {
         let began = Instant::now();
         release_guard(reading).await;
 
-        // then the writer acquires: at once if this release has removed all dead readers, and else
-        // when the lease of the lock ends
+        // then the writer acquires at once if this release has removed all dead readers. Otherwise
+        // it acquires when the lease of the lock ends
         release_guard(entered(waiting).await).await;
         let took = began.elapsed();
         assert!(took >= least && took < most, "{dead}: {took:?}");

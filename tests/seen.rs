@@ -44,9 +44,9 @@ struct Notes(Arc<Mutex<Vec<Seen>>>);
 impl Notes {
     /// Records the spans and events of this thread as long as the guard lives.
     fn taken() -> (Self, DefaultGuard) {
-        // With only one subscriber, tracing decides once, for all threads, whether it records a log
-        // line. The first thread that reaches the line decides. That thread may run another test,
-        // which records nothing. A second subscriber makes tracing decide per thread.
+        // With only one subscriber, tracing decides once for all threads whether it records a log
+        // line. The first thread that reaches the line decides, and this thread may run another
+        // test that records nothing. A second subscriber makes tracing decide for each thread.
         static SECOND: OnceLock<Dispatch> = OnceLock::new();
         SECOND.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let notes = Self::default();
@@ -81,8 +81,8 @@ impl Seen {
         self.fields.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
-    /// The value of a field that is a time, rounded to seconds. It is not exact, because the clock
-    /// of leases is the difference of two clocks.
+    /// The value of a field that is a time, rounded to seconds. The field is not exact, because the
+    /// clock of leases is the difference of two clocks.
     fn seconds(&self, name: &str) -> f64 {
         let text = self.field(name).strip_suffix('s').unwrap_or_default();
         text.parse::<f64>().unwrap_or_else(|_| panic!("{self:?}")).round()
@@ -508,7 +508,7 @@ mod debug {
         let builder = Client::builder().sentinel_credentials("eye", "topsecret");
         assert!(!format!("{builder:?}").contains("topsecret"), "{builder:?}");
 
-        // nor does it show a password when the client cannot connect
+        // and the text shows no password when the client cannot connect
         let (notes, _taking) = Notes::taken();
         for url in [
             "redis://billing:topsecret@127.0.0.1:1/",

@@ -57,8 +57,8 @@ async fn back(guard: SemaphoreGuard) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-/// Former bug: each release sent a request, and so did the next task. 64 tasks together had 9,700
-/// holds a second.
+/// Former bug: each release sent a request, and the next task sent another one. 64 tasks together
+/// had only 9,700 holds a second.
 #[tokio::test(start_paused = true)]
 async fn permits_are_handed_off_without_a_request() {
     let t = world(2).await;
@@ -355,8 +355,8 @@ async fn waiter_for_many_permits_is_not_starved_by_small_requests() {
     sleep(millis(50)).await;
     let start = Instant::now();
     let all = timeout(secs(6), t.other.acquire(4)).await.expect("it enters").unwrap();
-    // Only two kinds of waiters overtake it: those that held permits when it had waited for a
-    // second, and those that come during its request.
+    // Only two kinds of waiters overtake this waiter: those that held permits when it had waited
+    // for a second, and those that come during its request.
     assert!(start.elapsed() >= millis(900), "nobody was in its way: {:?}", start.elapsed());
     back(all).await;
     few.iter().for_each(JoinHandle::abort);
@@ -404,8 +404,7 @@ async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
     sleep(millis(500)).await;
     assert!(t.one.try_acquire(1).await.unwrap().is_none(), "it is left to the other");
 
-    // then other clients acquire half of the time: half a minute they can, and half a minute they
-    // cannot
+    // then other clients can acquire for half a minute, cannot acquire for half a minute, and so on
     let mut looks = Vec::new();
     for _ in 0..300 {
         looks.push(t.one.try_acquire(1).await.unwrap().is_some());
@@ -417,7 +416,7 @@ async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
     for (free, seconds) in &turns[1..turns.len() - 1] {
         assert!(if *free { *seconds >= 29 } else { *seconds <= 31 }, "{turns:?}");
     }
-    // and a waiter acquires at the end of such a half minute
+    // and a waiter acquires at the end of a half minute in which no client can acquire
     sleep(secs(30)).await;
     for _ in 0..3 {
         back(t.one.acquire_within(1, secs(31)).await.unwrap()).await;
@@ -501,7 +500,7 @@ async fn dropped_client_ends_despite_pending_permit_releases() {
     sleep(Duration::from_secs(1)).await;
     drop((client, pool));
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    // For a while the client retries its pending release, and tries to connect for this.
+    // For a while, the client retries its pending release, and tries to connect for this release.
     sleep(Duration::from_secs(1_200)).await;
     let server = alive();
     sleep(Duration::from_secs(600)).await;

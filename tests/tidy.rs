@@ -1,8 +1,8 @@
 //! Checks that the code keeps the rules of the project, and that the documents describe it.
 //!
 //! The checks are about layers, script headers, length, documentation, names of tests, and links.
-//! Each check is a function from a text to complaints. A test can therefore give it a bad sample:
-//! see the tests whose names start with `finds_`.
+//! Each check is a function from a text to complaints. So a test can give a bad sample to the
+//! check: see the tests whose names start with `finds_`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,8 +22,8 @@ fn every_import_points_to_a_lower_layer() {
 fn no_files_of_a_folder_form_an_import_cycle() {
     let tests = test_files();
     let found = WITHOUT_CIRCLES.into_iter().flat_map(|root| {
-        // Tests may import the code that they test, and a program may import its library. Neither
-        // counts.
+        // Tests may import the code that they test, and a program may import its library. These
+        // imports do not count.
         let is_of = |path: &String| match root {
             "src" | "link/src" => !tests.contains(path),
             _ => root.contains("/bin/") || !path.contains("/bin/"),
@@ -209,7 +209,7 @@ const LAYERS: [&str; 11] = [
     "blocking",
 ];
 
-/// A file imports only from its own layer and from those below.
+/// A file imports only from its own layer and from the layers below.
 fn layers(path: &str, text: &str) -> Vec<String> {
     let module = module_of(path);
     let Some(own) = module.first().and_then(|name| layer(name)) else { return vec![] };
@@ -378,10 +378,9 @@ fn circles(root: &str, sources: &[(String, String)]) -> Vec<String> {
     found.iter().map(|circle| shown(root, circle)).collect()
 }
 
-/// The imports of each module.
 type Uses = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
 
-/// The modules that `module` imports, also indirectly, and that import it.
+/// The modules that `module` imports and that import `module`, both directly or indirectly.
 fn circle(module: &Vec<String>, uses: &Uses) -> BTreeSet<Vec<String>> {
     let comes_back = |other: &Vec<String>| reached(other, uses).contains(module);
     reached(module, uses).into_iter().filter(comes_back).collect()
@@ -833,8 +832,8 @@ struct Shown {
 }
 
 /// The texts of errors and events in a source: every literal of several words, and every message of
-/// an event. Examples in attributes and macros do not count. Nor does a literal that the code only
-/// compares with another text.
+/// an event. Examples in attributes and macros do not count. A literal that the code only compares
+/// with another text does not count either.
 fn shown_texts(path: &str, text: &str) -> Vec<Shown> {
     let text = without_tests(text);
     let (code, literals) = scanned(text);
@@ -952,7 +951,7 @@ fn joined(literal: &str) -> String {
     text.replace("{{", "{").replace("}}", "}").replace("\\\"", "\"")
 }
 
-/// Every text is once on the page, and every row of the page has a text in the code.
+/// The page has every text exactly once, and every row of the page has a text in the code.
 fn messages(page: &str, shown: &[Shown]) -> Vec<String> {
     let mut texts: BTreeMap<&str, (BTreeSet<&str>, &str)> = BTreeMap::new();
     for Shown { text, level, at } in shown {
@@ -985,7 +984,6 @@ fn messages(page: &str, shown: &[Shown]) -> Vec<String> {
     complaints
 }
 
-/// `text` as code in Markdown.
 fn in_code(text: &str) -> String {
     match text.contains('`') {
         true => format!("`` {text} ``"),
@@ -1011,7 +1009,6 @@ const DIALECT: [&str; 11] = [
 /// Phrases in which a word of `DIALECT` is allowed.
 const PLAIN: [&str; 4] = ["is no longer", "is no more", "there is no", ", so many"];
 
-/// The words of `DIALECT` in `text`.
 fn dialect(at: &str, text: &str) -> Vec<String> {
     let mut plain = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
     PLAIN.iter().for_each(|phrase| plain = plain.replace(phrase, "…"));
@@ -1106,11 +1103,10 @@ fn is_in_a_row(guide: &str, name: &str) -> bool {
     guide.lines().any(|line| line.starts_with('|') && line.contains(&format!("`{name}`")))
 }
 
-/// Types and their public methods.
 type Api = BTreeSet<(String, String)>;
 
-/// Methods that only tasks have. A thread needs no `acquire_read_with`: if it writes, it may read
-/// by `acquire`.
+/// Methods that only tasks have. A thread needs no `acquire_read_with`: while it has the write
+/// hold, it acquires a read hold by `acquire`.
 const FOR_TASKS_ALONE: [(&str, &str); 13] = [
     // Methods for operators, who use the command `leasehold`, which is async.
     ("Client", "client_info"),
@@ -1150,7 +1146,6 @@ fn api(folder: &str) -> Api {
     files(folder, "rs").iter().flat_map(|path| api_of(path)).collect()
 }
 
-/// The public methods of a file.
 fn api_of(path: &str) -> Api {
     methods(&read(path), &read("src/primitives/settings.rs"))
 }
@@ -1190,7 +1185,6 @@ fn owner_of(head: &str) -> String {
     if own("K") { of.replace("<K>", "") } else { of }
 }
 
-/// The methods that a line declares.
 fn named(line: &str, settings: &str) -> Vec<String> {
     let line = line.trim();
     let is_row = line.starts_with("fn ") && line.contains(';');
@@ -1319,7 +1313,8 @@ fn of_library() -> impl Iterator<Item = (String, String)> {
     sources().filter(|(path, _)| path.starts_with("src/"))
 }
 
-/// The sources that are part of a release. Tests are not, and may import from any layer.
+/// The sources that are part of a release. Tests are not part of a release, so they may import from
+/// any layer.
 fn of_users() -> impl Iterator<Item = (String, String)> {
     let test_files = test_files();
     sources().filter(move |(path, _)| !test_files.contains(path))
@@ -1358,7 +1353,6 @@ fn documents() -> impl Iterator<Item = (String, String)> {
     all.map(|path| (path.clone(), read(&path)))
 }
 
-/// All pages of the guide.
 fn guide() -> String {
     files("docs/guide", "md").iter().map(read).collect()
 }

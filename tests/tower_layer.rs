@@ -1,4 +1,4 @@
-//! The tower layer of the examples: which requests run at the same time, and which fail.
+//! The tower layer of the examples: which requests run at the same time, and which requests fail.
 
 #[expect(dead_code, reason = "its `main` is for `cargo run --example tower_layer`")]
 #[path = "../examples/tower_layer.rs"]

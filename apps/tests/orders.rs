@@ -77,7 +77,7 @@ async fn late_write_of_an_old_hold_is_refused() {
     let shop = world.shop(Duration::ZERO).await;
     assert!(shop.locks.lock("orders:42").unwrap().force_release().await.unwrap());
 
-    // when another request writes the order, then the first request cannot
+    // when another request writes the order, then the first request cannot write it
     assert_eq!(post(shop, "/orders/42/add/1").await, (StatusCode::OK, "11\n".into()));
     let (status, body) = late.await.unwrap();
     assert_eq!(status, StatusCode::CONFLICT, "{body}");

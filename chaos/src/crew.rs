@@ -1,4 +1,4 @@
-//! All workers of a run: with Leasehold, and with the real Redisson.
+//! All workers of a run: those with Leasehold, and those with the real Redisson.
 
 use std::env;
 use std::fs::File;
@@ -98,16 +98,16 @@ impl Crew {
         self.workers.iter_mut().for_each(|(_, worker)| worker.rename(name, to));
     }
 
-    /// Orders all workers to release what they hold, and to end. Returns the errors of workers that
-    /// did not.
+    /// Orders all workers to release their holds, and to end. Returns the errors of workers that
+    /// did not end normally.
     pub fn dismiss(mut self) -> Vec<String> {
         self.workers.iter_mut().for_each(|(_, worker)| worker.dismiss());
         let gone = self.workers.iter_mut().map(|(_, worker)| worker.wait_until_gone(FAREWELL));
         gone.flatten().collect()
     }
 
-    /// Kills a worker, and starts another one. The killed worker's holds end with their leases: the
-    /// run waits until their names are granted again.
+    /// Kills a worker, and starts another one. The holds of the killed worker end with their
+    /// leases. The run waits until their names are granted again.
     fn replace(&mut self, victim: usize) -> HealedFault {
         let language = self.workers[victim].0;
         self.workers[victim].1.kill();

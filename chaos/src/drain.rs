@@ -24,7 +24,8 @@ pub fn drain(client: &Client, objects: &[Object], record: &Shared, ttl: Duration
     failed.map(|error| format!("the drain failed: {error}")).collect()
 }
 
-/// Acquires each fair lock once, before which its dead waiters must have left the queue.
+/// Acquires each fair lock once. Before this grant, the dead waiters of the lock must have left the
+/// queue.
 #[must_use]
 pub fn clear_fair_queues(client: &Client, objects: &[Object]) -> Vec<String> {
     let fair = objects.iter().filter(|it| it.kind == Kind::Fair);
@@ -52,7 +53,7 @@ impl Drain<'_> {
         Ok(())
     }
 
-    /// Claims one element, and reports it as done. Returns whether there was one.
+    /// Claims one element, and reports it as done. Returns whether the queue had an element.
     fn claim(&mut self, queue: &Queue<String>) -> Result<bool, Error> {
         let (hold, call) = (self.next_hold, now());
         let Some(claim) = queue.try_claim()? else { return Ok(false) };
@@ -76,8 +77,8 @@ impl Drain<'_> {
     }
 }
 
-/// How much later than at the end of its lease a claim may be given back.
+/// The longest time from the end of a claim's lease until its element is back in the queue.
 const GRACE: Duration = Duration::from_secs(2);
-/// By then, the timeouts of dead Redisson waiters have ended.
+/// After this time, the timeouts of dead Redisson waiters have ended.
 const FAIR: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);

@@ -14,7 +14,7 @@ pub enum Fault {
     WorkerStopped,
     /// The only server is killed, and started again with its data.
     ServerKilled,
-    /// A server is suspended, but too briefly to be replaced.
+    /// A server is suspended for a short time, so that it is not replaced.
     ServerStopped,
     /// A server closes all connections of clients.
     ConnectionsKilled,

@@ -56,7 +56,7 @@ pub fn write(
     file.flush()
 }
 
-/// The lines for the start and the end of a hold. There are none if it was not granted.
+/// The lines for the start and the end of a hold. A hold that was not granted has no lines.
 fn operations(number: u64, name: String, hold: &Hold) -> Vec<Value> {
     let Some(entered) = hold.entered else { return vec![] };
     let mut enter = json!({ "op": "enter", "hold": number, "process": hold.process,

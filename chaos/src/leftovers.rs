@@ -1,4 +1,4 @@
-//! Data that is left in Redis after all workers have ended, although it must not be.
+//! Data that must not be in Redis after all workers have ended, but is.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -42,7 +42,7 @@ fn unavailable(client: &Client, objects: &[Object]) -> Vec<String> {
     found
 }
 
-/// Semaphores of which a permit is missing.
+/// Those of `semaphores` that lack a permit.
 pub fn lacking(site: &dyn Site, semaphores: &[Object]) -> Vec<String> {
     let mut found = vec![];
     for Object { name, permits, .. } in semaphores {
@@ -106,6 +106,6 @@ const KEYS_AND_TIMES: &str = "local found = {} \
         found[#found + 1] = tostring(redis.call('PTTL', key)) \
     end \
     return found";
-/// A check happens once in a period, and so may see the end of a lease this much later.
+/// Periodic checks may notice the end of a lease this much later.
 const GRACE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);

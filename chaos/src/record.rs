@@ -46,7 +46,7 @@ pub struct Hold {
     pub mode: Mode,
     /// When the worker sent the request.
     pub call: Nanos,
-    /// When the worker started to believe that it held, if it did.
+    /// When the worker started to believe that it held. `None` if it never did.
     pub entered: Option<Nanos>,
     /// The token, if it is a fenced lock.
     pub token: Option<u64>,
@@ -60,7 +60,7 @@ pub struct Hold {
     pub leaving: Option<Nanos>,
     /// When the worker received the reply to the release.
     pub left: Option<Nanos>,
-    /// When the worker believed for the last time that it held, if it did not release.
+    /// The last time at which the worker believed that it held, if it did not release.
     pub lost: Option<Nanos>,
 }
 
@@ -145,7 +145,7 @@ impl Record {
         self.entries.len()
     }
 
-    /// The time in which the worker believed that it held, if it did.
+    /// The time in which the worker believed that it held, or `None` if it never did.
     #[must_use]
     pub fn belief(&self, hold: &Hold) -> Option<(Nanos, Nanos)> {
         let from = hold.entered?;
@@ -189,5 +189,5 @@ impl Hold {
     }
 }
 
-/// A worker that was suspended reports its earlier events only after that.
+/// A suspended worker reports its earlier events only after it continues.
 const LATE: Nanos = 10_000_000_000;

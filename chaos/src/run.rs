@@ -63,7 +63,6 @@ pub fn run(settings: &Settings) -> Outcome {
     run.end(settings)
 }
 
-/// A run in progress.
 struct Run {
     site: Box<dyn Site>,
     crew: Crew,
@@ -115,8 +114,8 @@ impl Run {
             Fault::WorkerKilled | Fault::WorkerStopped => self.crew.strike(fault, &mut rng),
             _ => self.site.strike(fault, &mut rng),
         };
-        // A semaphore does not get the permits of a dead process back. Nor does it get those of a
-        // request whose reply a failover has lost.
+        // A semaphore never gets back the permits of a dead process. The same is true for the
+        // permits of a request whose reply a failover has lost.
         self.renew(Kind::Semaphore);
         self.open_latches();
         let recovery = self.recover(&healed_fault);
@@ -149,8 +148,8 @@ impl Run {
         let processes = self.crew.processes();
         let names: Vec<_> = self.names().collect();
         let limit = healed_fault.healed + nanos(PATIENCE);
-        // The first worker still reaches the old master for a while, so its grants do not show that
-        // the new one works.
+        // The first worker still reaches the old master for a while, so its grants do not prove
+        // that the new master works.
         let served = &processes[usize::from(healed_fault.fault == Fault::MasterAndWorkerCutOff)..];
         loop {
             let record = look(&self.record);
@@ -175,7 +174,6 @@ impl Run {
         }
     }
 
-    /// The current names of all objects.
     fn names(&self) -> impl Iterator<Item = String> {
         let firsts = self.site.objects().into_iter();
         firsts.map(|it| self.renewed.get(&it.name).map_or(it.name, |now| now.name.clone()))
@@ -221,9 +219,9 @@ struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// The first grants since `healed_fault` was healed. A latch whose data was lost is open, and
-    /// workers may have passed it before that. Because such a worker does not come again, its pass
-    /// counts, too.
+    /// The first grants since `healed_fault` was healed. A latch whose data was lost is open, so
+    /// workers may have passed it before the fault was healed. Such a worker does not come again,
+    /// so its pass counts, too.
     fn since(record: &'a Record, healed_fault: &HealedFault) -> Self {
         let mut first = BTreeMap::new();
         for (at, hold) in record.entered_since(healed_fault.from) {
@@ -244,14 +242,14 @@ impl<'a> Entries<'a> {
         all.filter(|it| !self.first.contains_key(it.as_str())).cloned().collect()
     }
 
-    /// When the last of them had its first grant.
+    /// The latest of all first grants.
     fn last(&self) -> Option<Nanos> {
         self.first.values().max().copied()
     }
 }
 
 /// The time from the moment when servers could serve again until the first grant to one of the
-/// workers `served`. Only objects count that the fault affected.
+/// workers `served`. Only objects that the fault affected count.
 fn first_grant(record: &Record, healed_fault: &HealedFault, served: &[String]) -> Option<Duration> {
     let is_it =
         |name: &String| healed_fault.names.as_ref().is_none_or(|names| names.contains(name));

@@ -127,8 +127,7 @@ impl Worker {
     }
 
     fn tell(&mut self, line: &str) {
-        // If the process has ended, the write fails. The end is noticed when the process is
-        // awaited.
+        // If the process has ended, the write fails. `wait_until_gone` reports the end.
         writeln!(self.orders, "{line}").and_then(|()| self.orders.flush()).ok();
     }
 
@@ -158,6 +157,5 @@ fn listen(process: &str, output: ChildStdout, record: &Shared) {
     }
 }
 
-/// The time in which a worker must be ready.
 const START: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(5);

@@ -432,8 +432,8 @@ pub(crate) struct Server {
     pub(crate) url_file: Option<PathBuf>,
 }
 
-/// The longest duration. The end of a longer one may be too late for the clocks of Redis and of this
-/// process.
+/// The longest duration. The clocks of Redis and of this process may not be able to represent the
+/// end of a longer one.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Parses seconds, such as `1.5`, or a number with a unit.
@@ -453,7 +453,6 @@ fn duration(text: &str) -> Result<Duration, String> {
     time.filter(|time| *time <= CENTURY).ok_or_else(|| "use at most 100 years".to_owned())
 }
 
-/// Parses the time between two samples.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
     match interval >= Duration::from_millis(100) {

@@ -89,9 +89,9 @@ async fn pairs_per_second(locks: Vec<Lock>, time: Duration) -> Result<f64, Error
     Ok(f64::from(counts?.into_iter().sum::<u32>()) / since.elapsed().as_secs_f64())
 }
 
-/// Measures the time from the release by one client until the other client, which waits, acquires.
+/// Measures the time from a release by one client until the waiting client acquires the lock.
 async fn hand_overs(one: &Lock, other: &Lock, time: Duration) -> Result<Latency, Error> {
-    // The last client that released, and when.
+    // The client that released last, and the time of that release.
     let released = Cell::new(None);
     let contend = async |client: usize, lock: &Lock, stop: Instant| {
         let mut all = vec![];

@@ -26,7 +26,7 @@ pub(crate) const LOST: u8 = 76;
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command does not exist; the same code as in a shell.
 pub(crate) const NOT_FOUND: u8 = 127;
-/// After a signal, the exit code is this plus the number of the signal.
+/// After a signal, the exit code is this number plus the number of the signal.
 pub(crate) const SIGNALLED: u8 = 128;
 
 /// The end of this process: a code, and its reason.

@@ -63,7 +63,7 @@ impl Forcible {
         as_text(&self.found)
     }
 
-    /// Returns each holder that was shown, with each lock that it may hold.
+    /// Returns each pair of a holder that was shown and a lock that this holder may hold.
     fn holds(&self) -> Vec<(&Holder, &Lock)> {
         let of = |holder| self.locks.iter().map(move |lock| (holder, lock));
         self.found.holders.iter().flat_map(of).collect()
@@ -106,7 +106,7 @@ impl Forcible {
     }
 }
 
-/// Releases the hold of `holder`, if there is one. Without a hold, it leaves no record.
+/// Releases the hold of `holder` and records the release. If there is no hold, records nothing.
 async fn end(lock: &Lock, holder: &Holder, by: &str) -> Result<bool, Error> {
     let owner = holder.owner();
     Ok(lock.held_by(owner).await? > 0 && lock.force_release_owner(owner, by).await?)

@@ -26,19 +26,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 const HEAD: usize = 8 * 1024;
 const BODY: usize = 64 * 1024;
 
-/// Responds to requests.
 pub(crate) trait Site: Send + Sync + 'static {
     fn respond(&self, request: &Request, peer: SocketAddr)
     -> impl Future<Output = Response> + Send;
 }
 
-/// Listens at `address`.
 pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Exit> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|error| Exit::os("listen on", &address.to_string(), &error))
 }
 
-/// Responds to all requests.
 pub(crate) async fn serve(listener: TcpListener, site: impl Site) -> Infallible {
     let (mut open, site) = (VecDeque::<JoinHandle<()>>::new(), Arc::new(site));
     loop {
@@ -129,7 +126,6 @@ impl Request {
         Some(Self { method, path, headers: headers?, body: vec![] })
     }
 
-    /// Returns the length of the body.
     fn length(&self) -> Result<usize, Response> {
         if self.has("transfer-encoding") {
             return Err(Response::error("501 Not Implemented"));

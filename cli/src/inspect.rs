@@ -21,7 +21,7 @@ use crate::{
 /// The number of objects that are read at the same time.
 const AT_ONCE: usize = 64;
 
-/// Of an object with more holders or more waiters than this, the library reads only this number.
+/// The library reads at most this number of holders, and this number of waiters, of an object.
 const MOST: usize = 1_000;
 
 pub(crate) async fn show(server: &Server, show: &Show) -> Result<u8, Exit> {
@@ -386,7 +386,7 @@ fn waiting(found: &Inspection) -> String {
     }
 }
 
-/// Returns a number of holders or waiters. If there may be more of them, it has a `+`.
+/// Returns a number of holders or waiters, with a `+` if there may be more of them.
 fn at_least(count: usize) -> String {
     if count < MOST { count.to_string() } else { format!("{count}+") }
 }

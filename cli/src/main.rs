@@ -73,8 +73,8 @@ fn command() -> ExitCode {
     }
 }
 
-/// Runs everything on the main thread, because the kernel kills the command of `run` as soon as the
-/// thread that started the command ends.
+/// Runs everything on the main thread. The kernel kills the command of `run` as soon as the thread
+/// ends that started the command.
 fn in_this_thread(work: impl Future<Output = Result<u8, Exit>>) -> Result<u8, Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Exit::os("start", "runtime", &error))?;

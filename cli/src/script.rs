@@ -32,7 +32,7 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(50);
 pub(crate) async fn lock(server: &Server, lock: &Lock) -> Result<u8, Exit> {
     // Without this, a signal could leave a hold whose token was not printed.
     let mut signals = Signals::catch(true)?;
-    // A client that publishes nothing about itself does not read the client info of a holder.
+    // Without an application name, the client would not read the client info of a holder.
     let settings = Client::builder().application("leasehold lock", VERSION);
     let client = server::connect_or_end(server, settings, &mut signals).await?;
     let wanted = hold::of_side(&client, &lock.name, &lock.side)?.lease(lock.ttl);

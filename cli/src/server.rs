@@ -32,7 +32,7 @@ async fn connect_with(server: &Server, settings: ClientBuilder) -> Result<Client
     })
 }
 
-/// Connects with these settings, unless a signal ends this process before.
+/// Connects with these settings, or returns an error if a signal arrives first.
 pub(crate) async fn connect_or_end(
     server: &Server,
     settings: ClientBuilder,
@@ -47,7 +47,7 @@ pub(crate) async fn connect_or_end(
 }
 
 /// Reports when the connection to Redis is lost and when it is restored, for a process that waits
-/// without an end.
+/// without a timeout.
 pub(crate) async fn report_outages(client: &Client) -> Infallible {
     let mut was_up = true;
     loop {

@@ -12,8 +12,8 @@ use crate::answer::{Answer, text, whole};
 /// the lock, or on [another server](crate::Setup::counts_on). If two holders overlap, an addition
 /// may be lost. The counter is then less than the sum of all [`Report::total`]s.
 ///
-/// With a fenced lock each holder also appends its token to the list `counter:tokens`, in the order
-/// of the holds.
+/// With a fenced lock, each holder also appends its token to the list `counter:tokens`. So the list
+/// has the order of the holds.
 ///
 /// With a read lock, no thread adds. Each reader counts itself in `counter:readers`, and checks
 /// that the counter does not change. A writer checks that there is no reader. If two readers hold
@@ -106,8 +106,8 @@ impl Contenders {
         self
     }
 
-    /// Makes the threads continue if a server rejects a request: a rejected acquisition is
-    /// repeated, a rejected release is not. Default: a rejection ends the run.
+    /// Makes the threads continue if a server rejects a request. They repeat a rejected
+    /// acquisition, but not a rejected release. By default, a rejection ends the run.
     #[must_use]
     pub fn stubborn(mut self) -> Self {
         self.stubborn = true;

@@ -64,7 +64,7 @@ impl Lines {
             waiting.answers.insert(id, sender);
         }
         let line = Value::Object(command).to_string();
-        // If this pipe breaks, the other one is closed as well, and its reader notices it.
+        // If this pipe breaks, the pipe of the replies is closed, too, and its reader ends.
         _ = writeln!(lock(&self.commands), "{line}");
         receiver
     }
@@ -74,7 +74,7 @@ fn parse(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|e| panic!("the process said `{line}`: {e}"))
 }
 
-/// A panic leaves no partial change under these locks, so a poisoned lock can be used.
+/// A panic leaves no partial change under these mutexes, so a poisoned mutex can be used.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,8 +13,9 @@ use crate::thread::{PATIENCE, Thread};
 
 /// A process with one Leasehold client: the binary `rust_peer`.
 ///
-/// It executes the same commands as [`Java`](crate::Java), so that one test can be about both. It
-/// uses those settings of [`Setup`] that Leasehold has. The lease of the watchdog is its *ttl*.
+/// It executes the same commands as [`Java`](crate::Java), so one test can use both processes. It
+/// uses those settings of [`Setup`] that Leasehold has. The lease of the watchdog is the *ttl* of
+/// Leasehold.
 ///
 /// Dropping this value **kills** the process together with its holds.
 #[derive(Debug)]

@@ -16,8 +16,8 @@ use crate::pending::Pending;
 /// The methods have the names of Redisson. In Rust `lock` is `acquire`, or `reenter` if the task
 /// already holds, and `unlock` is `release`.
 ///
-/// Handles of one name are the same thread. It executes one call after the other. If a thread waits
-/// for a lock, its next call does **not start** before that wait has ended.
+/// Handles of one name are the same thread. A thread executes one call after the other. If a thread
+/// waits for a lock, its next call does **not start** before that wait has ended.
 ///
 /// Each call has two forms: `lock` blocks until the reply comes, and `start_lock` returns a
 /// [`Pending`]. The blocking form panics if no reply comes within a minute.
@@ -267,7 +267,7 @@ impl Thread {
 
     /// Calls `Thread.interrupt()` if the thread executes a call. Returns whether it did.
     ///
-    /// It does not wait until the interrupted call ends.
+    /// This method does not wait until the interrupted call ends.
     #[track_caller]
     pub fn interrupt(&self) -> bool {
         self.send("interrupt", json!({})).wait(PATIENCE).is_true()

@@ -25,7 +25,7 @@ pub struct Together<S = Redis> {
     pub rust: Rust,
 }
 
-/// A holder of one language and a waiter of the other.
+/// A holder in one language and a waiter in the other language.
 #[derive(Clone, Debug)]
 pub struct Pair {
     /// The languages of the holder and of the waiter.
@@ -39,8 +39,8 @@ pub struct Pair {
 }
 
 /// The limit for an event that is immediate, even on a busy machine. A client that misses a message
-/// acts later than this. Leasehold repeats its request after 2.3 to 3.8 s, Redisson when the lease
-/// that it has read has ended.
+/// acts later than this. Leasehold repeats its request after 2.3 to 3.8 s. Redisson repeats its
+/// request when the lease that it has read has ended.
 pub const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// The combinations of plain and fenced locks, in both directions.
@@ -175,7 +175,7 @@ pub fn until_asleep_on(redis: &Redis, channel: &str, count: i64) {
 ///
 /// # Panics
 ///
-/// If the grant came first, which means that both held at the same time.
+/// If the grant came before the call. Then both threads held the lock at the same time.
 #[must_use]
 #[track_caller]
 pub fn wake_up(left: &Answer, entered: &Answer) -> Duration {

@@ -50,7 +50,7 @@ fn has_field_ttls(version: &str) -> bool {
     program::major_and_minor(version) >= Some(least)
 }
 
-/// The start of the message of such a failure. `make matrix` searches for it.
+/// The start of the message of a test that lacks an ability. `make matrix` searches for this text.
 const NOT_SUPPORTED: &str = "not supported by";
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The connection of the test kit itself to a server that it has started.
 //!
-//! It counts its own commands. If a test counts the commands of the server, the test kit subtracts
-//! its own.
+//! The connection counts its commands. If a test counts the commands of the server, the test kit
+//! subtracts its own commands.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +23,6 @@ impl Access {
         Self { port, password, own: Arc::default() }
     }
 
-    /// Opens a connection and logs in.
     pub(crate) fn open(&self) -> io::Result<Connection> {
         let mut connection = Connection::try_open(self.port, PATIENCE)?;
         if let Some(password) = &self.password {
@@ -56,7 +55,8 @@ impl Access {
 
     /// Returns whether the server replies.
     ///
-    /// Any reply counts, because the server may require a password that only the test has.
+    /// Any reply counts, also an error, because the server may require a password that only the
+    /// test has.
     pub(crate) fn answers(&self) -> bool {
         let reply = Connection::try_open(self.port, PATIENCE)
             .and_then(|mut connection| connection.try_command(&["PING"]));
@@ -66,7 +66,8 @@ impl Access {
         reply.is_ok()
     }
 
-    /// Counts a command that the server also counts, but that the test must not see.
+    /// Counts a command of the test kit. The server counts this command, too, but the test must not
+    /// see it.
     pub(crate) fn count(&self, command: &str) {
         *self.own().entry(command.to_lowercase()).or_default() += 1;
     }

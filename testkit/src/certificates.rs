@@ -37,7 +37,7 @@ impl Certificates {
         Self(files)
     }
 
-    /// New certificates, but servers use the certificate of the authority itself.
+    /// New certificates. Servers use the certificate of the authority itself.
     pub(crate) fn self_signed() -> Self {
         let (ca, mut all) = (authority(), Self::new());
         for (name, pem) in &mut all.0 {
@@ -50,7 +50,7 @@ impl Certificates {
         all
     }
 
-    /// Adds the authority of `others` to those that servers trust.
+    /// Adds the authority of `others` to the authorities that servers trust.
     pub(crate) fn trusting(mut self, others: &Self) -> Self {
         let ca = others.0.iter().find(|(name, _)| *name == CA_CERT);
         let (_, ca) = ca.expect("there is one");
@@ -70,7 +70,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    // If two authorities had one name, clients would confuse them and report a bad signature.
+    // If two authorities had the same name, clients would confuse them and report a bad signature.
     let number = AUTHORITIES.fetch_add(1, Ordering::Relaxed);
     let name = format!("testkit CA {} of {}", number, std::process::id());
     params.distinguished_name.push(DnType::CommonName, name);

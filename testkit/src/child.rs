@@ -104,7 +104,8 @@ impl Tethered {
         loop {
             match waitid(WaitId::Pid(self.pid), change | WaitIdOptions::NOWAIT) {
                 Err(rustix::io::Errno::INTR) => {}
-                // The child has ended, and another caller has waited for it.
+                // An error means that the child has ended, and that another caller has waited for
+                // it.
                 Ok(_) | Err(_) => return,
             }
         }
@@ -140,7 +141,7 @@ static STARTER: LazyLock<Sender<Job>> = LazyLock::new(|| {
     let (jobs, work) = channel::<Job>();
     thread::spawn(move || {
         for mut job in work {
-            // If the test was aborted, nothing receives the answer.
+            // If the test was aborted, nothing receives the result.
             drop(job.answer.send(job.command.spawn()));
         }
     });

@@ -7,7 +7,7 @@ use crate::links::Links;
 use crate::options::Options;
 use crate::server::Redis;
 
-/// Starts one server for each name, all at the same time.
+/// Starts one server for each name. All servers start at the same time.
 ///
 /// # Panics
 ///

@@ -1,12 +1,14 @@
 //! The network between the servers of a deployment and their clients. Its links can be cut.
 //!
 //! Every node has doors: proxies in front of its ports. A node announces the ports of its doors
-//! instead of its own, so clients and other nodes connect through a door. Each node has its own
-//! source address, by which a door recognises it. A connection from 127.0.0.1 is that of a client.
+//! instead of its own ports. So clients and other nodes connect through a door. Each node has its
+//! own source address, by which a door recognises the node. A connection from 127.0.0.1 belongs to
+//! a client.
 //!
 //! The commands of a test itself go to the servers' own ports, without a link.
 //!
-//! The lock guards the list of nodes and clients. While it is held, a proxy may take its own lock.
+//! A mutex guards the list of nodes and clients. While this mutex is locked, a proxy may lock its
+//! own mutex.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -56,8 +58,8 @@ impl Links {
     /// The name that stands for all clients.
     pub const CLIENTS: &'static str = "clients";
 
-    /// Closes all connections between `one` and `other`, and each new one at once, until the link
-    /// is [healed](Self::heal).
+    /// Closes all connections between `one` and `other`. Also closes each new connection at once,
+    /// until the link is [healed](Self::heal).
     ///
     /// # Panics
     ///
@@ -68,7 +70,7 @@ impl Links {
     }
 
     /// Blocks all bytes between `one` and `other` until the link is [healed](Self::heal), as if
-    /// packets vanished. Connections stay open, and new ones seem to open.
+    /// packets vanished. Connections stay open, and new connections seem to open.
     ///
     /// # Panics
     ///
@@ -117,8 +119,8 @@ impl Links {
         self.parties().nodes.keys().cloned().collect()
     }
 
-    /// Creates a client `name` with separate links to the current nodes. It can be cut off from a
-    /// node that other clients reach.
+    /// Creates a client `name` with separate links to the current nodes. A test can cut this client
+    /// off from a node that other clients still reach.
     ///
     /// Returns a map of ports: for each port that a node announces, the port that this client must
     /// use instead. The test gives this map to the address translation of the client.

@@ -38,8 +38,8 @@ impl Monitor {
     /// The commands executed so far.
     ///
     /// Returns **all** commands that were executed before this call. If the server is stopped or
-    /// paused, returns the commands that it has reported. Commands of the test kit are omitted, and
-    /// so is each `AUTH`.
+    /// paused, returns the commands that it has reported. Commands of the test kit are omitted.
+    /// Each `AUTH` is omitted, too.
     pub fn lines(&self) -> Vec<String> {
         let marker = next_marker();
         if self.access.command(&["ECHO", &marker]).is_ok() {

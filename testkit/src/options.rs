@@ -70,8 +70,8 @@ impl Options {
         self
     }
 
-    /// Makes the server keep its data when it is stopped, even by a kill. Default: it loses
-    /// everything.
+    /// Makes the server keep its data when it is stopped, even by a kill. By default, a stopped
+    /// server loses its data.
     pub fn persistent(mut self) -> Self {
         self.persistent = true;
         self
@@ -123,7 +123,6 @@ impl Options {
         self
     }
 
-    /// Makes the server one of several.
     pub(crate) fn of_kind(mut self, kind: Kind) -> Self {
         self.kind = kind;
         self
@@ -215,7 +214,8 @@ impl Options {
         line.0
     }
 
-    /// Makes the server one of several. The option with the configuration file must come first.
+    /// Adds the options for a server among other servers. The option with the configuration file
+    /// must come first.
     fn push_kind(&self, line: &mut Line, dir: &Path, ports: Ports) {
         if self.kind == Kind::Alone {
             return;
@@ -250,8 +250,8 @@ impl Options {
                 line.push("--bind-source-addr", source);
                 line.push("--bind", "127.0.0.1");
             }
-            // Before this setting existed, a server used the first address on which it listens for
-            // its own connections.
+            // Before this setting existed, a server opened its own connections from the first
+            // address on which it listens.
             Some(source) => line.0.extend(["--bind".into(), source.into(), "127.0.0.1".into()]),
             None => line.push("--bind", "127.0.0.1"),
         }

@@ -11,14 +11,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Returns a port on which no process listens at the moment.
 ///
-/// It returns every port once before it returns a port again. So a stopped server does not lose its
-/// port to another one of this process. Another process may take the port first. If the bind fails,
-/// the caller must retry with another port.
+/// The function returns every port once before it returns a port again. So a stopped server does
+/// not lose its port to another server of this process. A server of another process may take the
+/// port first. If the bind fails, the caller must retry with another port.
 pub(crate) fn free_port() -> u16 {
     bind_free_port().local_addr().expect("a bound socket has an address").port()
 }
 
-/// Listens on a free port.
 pub(crate) fn bind_free_port() -> TcpListener {
     (0..COUNT)
         .find_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, next())).ok())

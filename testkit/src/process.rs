@@ -1,7 +1,7 @@
 //! Processes that a test can kill.
 //!
-//! A thread or a task cannot die without any cleanup. A holder that dies is therefore a process of
-//! its own, which runs an example of the workspace.
+//! A thread or a task cannot die without any cleanup. So a holder that must die is a separate
+//! process, which runs an example of the workspace.
 
 use std::env;
 use std::ffi::OsStr;
@@ -42,7 +42,8 @@ impl Helper {
     ///
     /// # Panics
     ///
-    /// If the example was not built. `cargo test` builds it, `cargo test --test name` does not.
+    /// If the example was not built. `cargo test` builds examples, `cargo test --test name` does
+    /// not.
     pub fn example(name: &str, args: &[&str]) -> Self {
         let mut command = tied(&path_of_example(name));
         command.env_remove("REDIS_URL");

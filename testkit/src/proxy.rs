@@ -1,8 +1,8 @@
 //! A proxy between a client and a server that can break the network.
 //!
-//! Each connection has one thread for each direction. The thread reads bytes, and asks [`Shared`]
-//! before it passes them on. The proxy does not parse the bytes. A chunk from the client counts as
-//! a request, and the next chunk from the server counts as its reply.
+//! Each connection has one thread for each direction. The thread reads bytes, and checks the state
+//! in [`Shared`] before it passes them on. The proxy does not parse the bytes. A chunk from the
+//! client counts as a request, and the next chunk from the server counts as its reply.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -76,7 +76,7 @@ impl Proxy {
         self.shared.cut(|_| {});
     }
 
-    /// If `on`, closes all connections, and each new one at once.
+    /// If `on`, closes all connections, and closes each new connection at once.
     pub fn refuse(&self, on: bool) {
         if on {
             self.shared.cut(|state| state.faults.refuse = true);
@@ -144,9 +144,9 @@ impl Proxy {
 
     /// Waits until the proxy has accepted all connections that clients have made so far.
     ///
-    /// A client counts as connected when the kernel has accepted its connection, which is before
-    /// the proxy does. The proxy accepts in order, so this function opens one more connection and
-    /// waits until the proxy has accepted it.
+    /// The kernel accepts a connection before the proxy does, and the client then counts as
+    /// connected. The proxy accepts connections in order. So this function opens one more
+    /// connection, and waits until the proxy has accepted it.
     fn catch_up(&self) {
         let mut state = self.shared.state();
         let Ok(marker) = self.knock() else { return };
@@ -174,7 +174,7 @@ impl Drop for Proxy {
 /// How the proxy blocks a client from its server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Block {
-    /// Closes connections, and each new one at once.
+    /// Closes all connections, and closes each new connection at once.
     Refused,
     /// Blocks all bytes, without an error.
     Silent,
@@ -269,7 +269,6 @@ impl State {
 struct Link {
     client: TcpStream,
     closed: AtomicBool,
-    /// The address of the client.
     from: IpAddr,
     /// The connection to the server; empty before it is open.
     server: OnceLock<TcpStream>,
@@ -340,7 +339,7 @@ fn connect(link: &Link, port: u16, shared: &Shared) {
     };
     let server = link.server.get_or_init(|| stream);
     for stream in [&link.client, server] {
-        // It fails only if the connection has already ended.
+        // This fails only if the connection has already ended.
         stream.set_nodelay(true).ok();
     }
     thread::scope(|scope| {

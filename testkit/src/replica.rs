@@ -1,7 +1,7 @@
 //! A server that replicates another one, until it is promoted.
 //!
-//! A failover loses the writes that the replica did not receive. A test that must lose a write
-//! promotes the replica first, and then writes to the old primary.
+//! A failover loses the writes that the replica has not received. To lose a write, a test first
+//! promotes the replica, and then writes to the old primary.
 
 use std::time::Duration;
 
@@ -37,10 +37,10 @@ impl Redis {
     /// Makes this server a replica of `master`, as a failover does with the old primary. The data
     /// of `master` replaces its own.
     ///
-    /// It follows until it is [promoted](Self::promote). A server that was [started as a
-    /// replica](Options::start_replica_of) also follows after a restart. Any other server follows
-    /// no server after a restart. The master counts a `PING` of a replica that connects, and an
-    /// `AUTH` if it has a password.
+    /// This server follows `master` until it is [promoted](Self::promote). A server that was
+    /// [started as a replica](Options::start_replica_of) also follows `master` after a restart. Any
+    /// other server follows no server after a restart. The master counts a `PING` of a replica that
+    /// connects, and an `AUTH` if the master has a password.
     ///
     /// # Panics
     ///
@@ -135,8 +135,8 @@ impl Redis {
 impl Options {
     /// Starts a server with these settings that follows `master`, also after a restart.
     ///
-    /// It logs in with the credentials that the master requires. If both servers use TLS, it
-    /// connects with TLS.
+    /// The replica logs in with the credentials that the master requires. If both servers use TLS,
+    /// the replica connects with TLS.
     ///
     /// # Panics
     ///

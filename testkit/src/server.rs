@@ -1,7 +1,7 @@
 //! A Redis server of a test.
 //!
-//! Each server has its own port and directory, so tests may run at the same time. It ends when its
-//! [`Redis`] is dropped, and when the test is killed.
+//! Each server has its own port and directory, so tests may run at the same time. A server ends
+//! when its [`Redis`] is dropped, and when the test is killed.
 
 use std::fs::{self, File};
 use std::io;
@@ -215,8 +215,8 @@ impl Redis {
         }
     }
 
-    /// Deletes the data that the stopped server has kept. It still knows the other servers of its
-    /// deployment.
+    /// Deletes the data that the stopped server has kept. The server keeps its configuration file,
+    /// so it still knows the other servers of its deployment.
     ///
     /// # Panics
     ///
@@ -273,9 +273,9 @@ impl Redis {
         reply.unwrap_or_else(|error| panic!("no reply to {words:?}: {error}"))
     }
 
-    /// Creates a user with exactly these permissions, each of which is a rule of `ACL SETUSER`.
-    /// Returns the URL with which a client logs in as this user. An earlier user of this name is
-    /// replaced.
+    /// Creates a user with exactly these permissions, and replaces an earlier user of this name.
+    /// Each permission is a rule of `ACL SETUSER`. Returns the URL with which a client logs in as
+    /// this user.
     ///
     /// # Panics
     ///
@@ -296,8 +296,8 @@ impl Redis {
 
     /// How often each command was called since the server started.
     ///
-    /// Commands in scripts count, and so do failed commands and those that the server sends to
-    /// itself at its start. Commands of the test kit do not count.
+    /// Commands in scripts, failed commands, and commands that the server sends to itself at its
+    /// start count, too. Commands of the test kit do not count.
     ///
     /// # Panics
     ///
@@ -374,7 +374,7 @@ impl Redis {
     }
 
     fn with_process<T>(&self, act: impl FnOnce(&Tethered) -> T) -> T {
-        // The lock is held during `act`. Other threads wait until `act` has used the process.
+        // The mutex is locked during `act`. Other threads wait until `act` has used the process.
         let process = self.process();
         act(process.as_ref().expect("the server is stopped"))
     }

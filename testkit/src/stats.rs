@@ -1,8 +1,8 @@
 //! The commands that the server executed, as it counts them.
 //!
 //! The cost of an operation is the number of commands that it makes the server execute. The server
-//! counts them. It also counts the commands that a script calls, in addition to the `evalsha` that
-//! ran the script.
+//! counts these commands. In addition to the `evalsha` that runs a script, the server counts the
+//! commands that the script calls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,8 +39,8 @@ impl Calls {
 
     /// How often `command` was called.
     ///
-    /// `config` counts all of its subcommands, `config|get` only this one. Before Redis 7 the
-    /// server counts subcommands together, so `config|get` also counts all of them.
+    /// `config` counts all of its subcommands, and `config|get` counts only `GET`. Before Redis 7,
+    /// the server counts subcommands together, so `config|get` also counts all of them.
     pub fn of(&self, command: &str) -> u64 {
         let command = command.to_lowercase();
         let container = |name: &str| name.split('|').next().map(str::to_owned);

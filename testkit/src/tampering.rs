@@ -1,7 +1,7 @@
 //! A server that sends wrong replies: a proxy that changes replies.
 //!
-//! Unlike [`Proxy`](crate::Proxy), it knows where a reply starts and ends. So it can omit a reply,
-//! repeat it, or send another one instead.
+//! Unlike [`Proxy`](crate::Proxy), this proxy parses where a reply starts and ends. So it can omit
+//! a reply, repeat it, or send another reply instead.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -36,8 +36,7 @@ impl ServerMessage<'_> {
 pub enum Tampering {
     /// The reply of the server, unchanged.
     Truth,
-    /// Each of these texts, after a pause before it. If there are none, the client receives
-    /// nothing.
+    /// These texts, each after its pause. If the list is empty, the client receives nothing.
     Words(Vec<(Duration, Vec<u8>)>),
     /// These bytes, repeated without end.
     Endless(Vec<u8>),

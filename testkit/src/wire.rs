@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// A connection to a server on this machine.
 ///
-/// After an error, it must not be used again, because the reply to an earlier request may still
-/// arrive.
+/// After an error, the connection must not be used again, because the reply to an earlier request
+/// may still arrive.
 #[derive(Debug)]
 pub struct Connection {
     stream: BufReader<TcpStream>,

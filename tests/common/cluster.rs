@@ -16,7 +16,7 @@ pub(crate) async fn built(cluster: &Cluster, builder: ClientBuilder) -> Client {
     builder.connect(&cluster.url()).await.expect("the cluster is up")
 }
 
-/// Two addresses of a node. Clients know only one of them at a time.
+/// Two addresses of a node. Clients use only one of them at a time.
 pub(crate) struct Ways {
     node: u16,
     before: Proxy,
@@ -31,7 +31,7 @@ impl Ways {
         Self { node: node.port(), before, after, reported }
     }
 
-    /// Returns an address translation for a client: from the own address of the node to the address
+    /// Returns an address translation for a client. It maps the node's own address to the address
     /// that clients should use now.
     pub(crate) fn translation(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + 'static {
         let (node, reported) = (self.node.to_string(), Arc::clone(&self.reported));
@@ -41,8 +41,8 @@ impl Ways {
         }
     }
 
-    /// Closes the address that clients use, and returns the other one, which they should use from
-    /// now on.
+    /// Closes the address that clients use. Clients should use the other address from now on, and
+    /// this function returns its proxy.
     pub(crate) fn lead_elsewhere(self) -> Proxy {
         self.reported.store(self.after.port(), Ordering::SeqCst);
         drop(self.before);

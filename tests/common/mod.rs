@@ -29,17 +29,14 @@ pub(crate) const SOON: Duration = Duration::from_secs(5);
 pub(crate) const POLLING: WaitStrategy =
     WaitStrategy::Polling { initial: Duration::from_millis(5), max: Duration::from_millis(50) };
 
-/// A duration in seconds.
 pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A duration in milliseconds.
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A client with default settings.
 pub(crate) async fn client(redis: &Redis) -> Client {
     Client::connect(&redis.url()).await.expect("the server is up")
 }
@@ -123,9 +120,9 @@ pub(crate) fn until_subscribed(redis: &Redis, channel: &str) {
     eventually("somebody listens", SOON, || subscribers(redis, channel) == 1);
 }
 
-/// Waits until a waiter of `channel` is subscribed, has repeated its request after that, and
-/// sleeps. An earlier request might acquire without a message. `before` is the count of calls from
-/// just before the waiter began to wait.
+/// Waits until a waiter of `channel` is subscribed, has repeated its request after the
+/// subscription, and sleeps. Before that, a request of the waiter might acquire without a message.
+/// `before` is the count of calls from just before the waiter began to wait.
 pub(crate) fn until_asleep(redis: &Redis, channel: &str, before: &Calls) {
     until_subscribed(redis, channel);
     let asked = || redis.calls().since(before).of("evalsha") >= 2;
@@ -177,8 +174,8 @@ pub(crate) fn hold_by_hand(redis: &Redis, name: &str, owner: &str, ttl: Duration
 
 /// Releases the lock `name` with the commands that Redisson sends.
 pub(crate) fn release_by_hand(redis: &Redis, name: &str) {
-    // `DEL` and `PUBLISH` are one script. If a client acquired between them, it would receive the
-    // message of a release that was before its own hold.
+    // `DEL` and `PUBLISH` are one script. If a client acquired between the two commands, it would
+    // receive the message of a release that was before its own hold.
     let release = "redis.call('DEL', KEYS[1]) redis.call('PUBLISH', ARGV[1], '0')";
     redis.command(&["EVAL", release, "1", name, &channel(name)]);
 }
@@ -216,16 +213,15 @@ impl<'a> Listener<'a> {
     }
 }
 
-/// The logs of one thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     /// Records the logs of this thread until the guard is dropped.
     pub(crate) fn begin() -> (Self, DefaultGuard) {
-        // With only one subscriber, tracing decides once, for all threads, whether it records a log
-        // line. The first thread that reaches the line decides. That thread may run another test,
-        // which records nothing. A second subscriber makes tracing decide per thread.
+        // With only one subscriber, tracing decides once for all threads whether it records a log
+        // line. The first thread that reaches the line decides, and this thread may run another
+        // test that records nothing. A second subscriber makes tracing decide for each thread.
         static SECOND: OnceLock<Dispatch> = OnceLock::new();
         SECOND.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let log = Self::default();
@@ -254,7 +250,8 @@ pub(crate) fn queue(name: &str) -> String {
     format!("leasehold_lock__queue:{{{name}}}")
 }
 
-/// The channel of the clients that have queue entries. The channel of all waiters is another one.
+/// The channel of the clients that have queue entries. All waiters have another channel: see
+/// `channel`.
 pub(crate) fn queuers(name: &str) -> String {
     format!("leasehold_lock__channel:{{{name}}}")
 }
@@ -323,8 +320,8 @@ pub(crate) fn commands_of_the_guide(user: &str) -> Vec<Vec<&str>> {
     acl_rules_in(GUIDE, user).iter().map(|rights| [&begin, &rights[..]].concat()).collect()
 }
 
-/// Creates a user as the guide describes. If the server has `CLIENT SETINFO`, the user may call it,
-/// because some servers otherwise reject the login.
+/// Creates a user as the guide describes. If the server has `CLIENT SETINFO`, the user also gets
+/// the permission for it, because some servers otherwise reject the login.
 pub(crate) fn follow(redis: &Redis, words: &[impl AsRef<str>]) {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
@@ -344,7 +341,7 @@ impl Chain {
         Self::with(redis, name, hold, |lock| lock).await
     }
 
-    /// As `of`, with other settings of the lock.
+    /// Five Leasehold clients that acquire `name` repeatedly, with other settings of the lock.
     pub(crate) async fn with(
         redis: &Redis,
         name: &str,

@@ -27,7 +27,7 @@ async fn waiter_woken_while_the_lock_is_held_knows_the_new_holder() {
     let held_since = Instant::now();
     std::mem::forget(dies);
 
-    // then the third acquires when the fixed lease of the second ends
+    // then the third waiter acquires when the fixed lease of the second ends
     let guard = entered(third).await;
     assert!(held_since.elapsed() <= millis(400) + AT_ONCE, "{:?}", held_since.elapsed());
     leave(guard).await;
@@ -68,7 +68,7 @@ async fn waiter_acquires_at_once_when_the_guard_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn waiter_acquires_when_a_fixed_lease_ends() {
-    // given a lease of ten seconds, and a holder that never releases it
+    // given a lease of ten seconds, and a holder that never releases the lock
     let world = World::new();
     let start = Instant::now();
     let _guard = world.door().lease(secs(10)).acquire().await.unwrap();

@@ -22,7 +22,7 @@ use super::world::{AT_ONCE, World, door, entered, leave, millis, secs, waiting};
 const WITHOUT_ASKING: Duration = millis(1);
 
 impl World {
-    /// A lock whose grant one client may hand on for longer than a test takes.
+    /// A lock whose grant one client may hand off for longer than a test takes.
     fn staying(&self) -> Lock {
         self.door().local_handoff(1_000, secs(7 * 24 * 60 * 60))
     }
@@ -146,7 +146,7 @@ async fn polling_waiter_takes_the_same_handed_over_grant() {
 
 #[tokio::test(start_paused = true)]
 async fn other_client_acquires_after_the_limit_of_hand_offs() {
-    // given four tasks of one client, and then one of another client, that wait
+    // given four waiting tasks of one client, and then a waiting task of another client
     let world = World::new();
     let lock = world.door().local_handoff(2, secs(3_600));
     let guard = lock.acquire().await.unwrap();
@@ -164,7 +164,8 @@ async fn other_client_acquires_after_the_limit_of_hand_offs() {
     let guard = handed(here.next().unwrap()).await;
     leave(guard).await;
 
-    // then the other client acquires, and after its release the last task of the first client
+    // then the other client acquires, and after its release, the last task of the first client
+    // acquires
     let guard = handed(elsewhere).await;
     assert_eq!(world.handed_over(), 2);
     let last = here.next().unwrap();

@@ -19,7 +19,7 @@ async fn loss_is_reported_to_every_observer() {
     assert_eq!(early.await, LostReason::Expired);
     assert_eq!(guard.lost().await, LostReason::Expired);
 
-    // and to later calls of `lost`, whose futures may outlive the guard
+    // and later calls of `lost` return the reason, too; their futures may outlive the guard
     let late = guard.lost();
     drop(guard);
     assert_eq!(late.await, LostReason::Expired);

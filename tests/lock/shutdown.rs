@@ -102,7 +102,7 @@ async fn grant_that_arrives_after_shutdown_is_not_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_guards_for_half_of_its_timeout() {
-    // given a guard that is released within that half
+    // given a guard that is released within the first half of the timeout
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let (shutdown, release) = tokio::join!(world.one.shutdown(secs(10)), async {

@@ -60,10 +60,10 @@ async fn timeout_of_a_waiter_without_a_request_names_the_holder() {
     let _first = waiting(world.other_door()).await;
     sleep(secs(1)).await;
 
-    // when the second waiter times out, which never sent a request
+    // when the second waiter, which never sent a request, times out
     let timed_out = world.other_door().acquire_within(millis(1_500)).await.unwrap_err();
 
-    // then its error has the same facts as an error of the first
+    // then its error has the same facts as an error of the first waiter
     let Error::TimedOut { waited, holder, .. } = timed_out else { panic!("{timed_out}") };
     assert_eq!(waited, millis(1_500));
     assert_eq!(holder.unwrap().owner(), guard.owner());

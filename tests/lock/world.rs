@@ -71,7 +71,7 @@ pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard 
     timeout(secs(7 * 24 * 60 * 60), waiter).await.unwrap().unwrap().unwrap()
 }
 
-/// The result of releasing a lost hold of `door`, if nobody holds the lock now.
+/// The result of releasing a lost hold of `door`, if the lock is free now.
 pub(crate) fn gone(reason: LostReason) -> Release {
     Release::NotHeld { name: Name::new("door").unwrap(), reason, holder: None }
 }

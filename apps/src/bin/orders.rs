@@ -6,9 +6,9 @@
 //! curl -i -X POST localhost:3000/orders/42/add/5     # prints the new total
 //! ```
 //!
-//! The lock excludes two requests for one order at the same time. The token rejects a request that
-//! was paused for longer than its lease: the row keeps the highest token, and each statement
-//! compares its own token with it.
+//! The lock excludes two requests for one order at the same time. The token protects the row from a
+//! request that was paused for longer than its lease. The row keeps the highest token, and rejects
+//! each statement with a lower one.
 
 use std::{error, time::Duration};
 
@@ -78,12 +78,12 @@ async fn add(
     Path((order, amount)): Path<(i64, i64)>,
 ) -> Result<String, Failed> {
     let lock = shop.locks.fenced_lock(format!("orders:{order}"))?;
-    // Nobody waits for the reply any more after this timeout.
+    // After this timeout, no client waits for the reply any more.
     let guard = lock.acquire_within(Duration::from_secs(5)).await?;
     let token = guard.token_i64();
     match guard.run(async |_held| shop.add(order, amount, token).await).await {
-        // The row has checked the token. So it does no harm if the lock was lost after the last
-        // statement.
+        // The last statement has compared the token with that of the row. So a later loss of the
+        // lock does no harm.
         RunOutcome::Completed(total) | RunOutcome::CompletedAfterLoss { value: total, .. } => {
             Ok(format!("{}\n", total?))
         }

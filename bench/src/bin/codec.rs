@@ -1,8 +1,8 @@
 //! The cost of writing a request and reading a reply, in three implementations: Leasehold, the
 //! parser of the crate `redis` alone, and the crate `redis-protocol`. It needs no server.
 //!
-//! `cargo run --release --bin codec` prints nanoseconds: the median of eleven rounds, in each of
-//! which every implementation runs once.
+//! `cargo run --release --bin codec` prints nanoseconds: the median of eleven rounds. In each
+//! round, every implementation runs once.
 
 use std::{hint::black_box, time::Instant};
 

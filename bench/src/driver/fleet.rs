@@ -11,13 +11,13 @@ use super::{
 };
 use crate::job::{Job, Paired};
 
-/// The workers by library. If a library has none, the reason.
+/// The workers by library, or the reason why a library has no worker.
 #[derive(Debug, Default)]
 pub(super) struct Fleet(HashMap<&'static str, Answer<Worker>>);
 
 impl Bench {
-    /// Sends a job to the worker of `contender`. If there is no worker yet, it is first started and
-    /// warmed up.
+    /// Sends a job to the worker of `contender`. If there is no worker yet, first starts one and
+    /// warms it up.
     pub(super) fn ask<T: DeserializeOwned>(
         &mut self,
         contender: Contender,
@@ -43,7 +43,6 @@ impl Bench {
         Ok(worker)
     }
 
-    /// Ends the workers of `contenders`.
     pub(super) fn dismiss(&mut self, contenders: &[Contender]) {
         for contender in contenders {
             self.fleet.0.remove(contender.library);
@@ -51,7 +50,7 @@ impl Bench {
     }
 
     /// Measures all contenders, one after the other, `rounds` times. So a disturbance of the
-    /// machine affects all of them alike.
+    /// machine affects all contenders alike.
     ///
     /// Each round starts with another contender, and every second round goes backwards. Otherwise
     /// the same contender would always run while the previous one completes its last work.

@@ -13,8 +13,8 @@ use crate::{
     job::{Contended, Job, Paired},
 };
 
-/// The groups of processes that were started, by library. If a library has none, the reason. Groups
-/// continue from case to case, and grow.
+/// The groups of processes by library, or the reason why a library has no group. Groups continue
+/// from case to case, and grow.
 #[derive(Debug, Default)]
 pub(super) struct WorkerGroups(HashMap<&'static str, Answer<WorkerGroup>>);
 

@@ -2,7 +2,6 @@
 
 use crate::figures::{jain, percentile};
 
-/// One visit to the lock.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Visit {
     pub(super) entered_ns: u64,

@@ -22,7 +22,6 @@ impl Servers {
         &self.0[0]
     }
 
-    /// Sends a command to all servers.
     fn each<T>(&self, ask: impl Fn(&Redis) -> T) -> impl Iterator<Item = T> {
         self.0.iter().map(move |redis| ask(redis))
     }
@@ -47,8 +46,8 @@ fn cpu_seconds_of(redis: &Redis) -> f64 {
     reply.text().lines().filter_map(figure).sum()
 }
 
-/// The number of commands that the servers have executed, including those that scripts call, but
-/// without this request. If the driver sends another request between two calls, it counts.
+/// The number of commands that the servers have executed, including those that scripts call. The
+/// request for this number does not count. All other requests of the driver count.
 pub(super) fn commands(servers: &Servers) -> u64 {
     servers.each(|redis| redis.calls().total()).sum()
 }
@@ -111,7 +110,6 @@ pub(super) fn taken(servers: &Servers, name: &str) -> i64 {
     servers.first().command(&["ZCARD", &format!("{{{name}}}:timeout")]).number()
 }
 
-/// Deletes all keys.
 pub(super) fn clear(servers: &Servers) {
     servers.tell(&["FLUSHALL"]);
 }

@@ -4,12 +4,10 @@ use std::{env, path::PathBuf, time::Duration};
 
 use super::contender::Language;
 
-/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) quick: bool,
     only: Option<String>,
-    /// The folder for the results.
     pub(super) out: PathBuf,
     /// The number of threads of a Rust worker's runtime.
     pub(super) threads: usize,
@@ -19,7 +17,7 @@ pub(super) struct Settings {
     pub(super) rounds_in_process: usize,
     /// How long one contender runs in one round.
     pub(super) round: Duration,
-    /// The same two settings for cases in which each contender has several processes.
+    /// The number and the length of rounds in cases in which each contender has several processes.
     pub(super) rounds_of_processes: usize,
     pub(super) round_of_processes: Duration,
     /// How long a JVM warms up.
@@ -30,9 +28,9 @@ pub(super) struct Settings {
     pub(super) most_names: usize,
     /// The numbers of holds in the cases about the watchdog.
     pub(super) holds: &'static [usize],
-    /// The lease of the holds in those cases.
+    /// The lease of the holds in the cases about the watchdog.
     pub(super) watched_ttl: Duration,
-    /// The number of failovers, with sentinels and in a cluster each.
+    /// The number of failovers with sentinels, and also of those in a cluster.
     pub(super) failovers: usize,
     /// The numbers of waiting tasks.
     pub(super) waiting: &'static [usize],
@@ -98,12 +96,11 @@ impl Settings {
         }
     }
 
-    /// How long a worker warms up.
     pub(super) fn warm_up(&self, language: Language) -> Duration {
         if language == Language::Java { self.warm_up } else { Duration::from_millis(200) }
     }
 
-    /// How long a worker warms up while several workers do.
+    /// How long a worker warms up while other workers warm up, too.
     pub(super) fn warm_up_of_group(&self, language: Language) -> Duration {
         if language == Language::Java { self.warm_up_of_group } else { Duration::from_millis(100) }
     }

@@ -70,8 +70,8 @@ fn setting(name: &str) -> PathBuf {
     env::var_os(name).map_or_else(|| format!("{name}-is-not-set").into(), PathBuf::from)
 }
 
-/// A process that executes jobs. It ends when its stdin is closed, and therefore also when the
-/// driver ends.
+/// A process that executes jobs. It ends when its stdin is closed. The end of the driver also
+/// closes its stdin.
 #[derive(Debug)]
 pub(super) struct Worker {
     child: Child,
@@ -158,5 +158,5 @@ fn lines_of(stdout: ChildStdout) -> Receiver<String> {
     lines
 }
 
-/// No job takes so long.
+/// No job takes this long.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -11,7 +11,6 @@ pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
     PLOTS.iter().filter_map(|about| Some((about.name, about.draw(results)?))).collect()
 }
 
-/// The texts of a plot.
 struct About {
     name: &'static str,
     title: &'static str,

@@ -90,7 +90,6 @@ impl Entry {
         }
     }
 
-    /// The figure of `column`, if there is one.
     pub(super) fn value(&self, column: &str) -> Option<f64> {
         match column {
             OURS => self.ours,
@@ -99,7 +98,6 @@ impl Entry {
         }
     }
 
-    /// Whether a target was missed.
     pub(super) fn is_missed(&self) -> bool {
         self.verdict.starts_with("miss")
     }
@@ -129,7 +127,6 @@ fn reasons(case: &Case) -> BTreeMap<String, String> {
 pub(super) mod tests {
     use super::{super::target::Target, *};
 
-    /// Results with a single case.
     pub(in crate::report) fn one(case: Case, figures: &[(&'static str, f64)]) -> Results {
         let mut board = Board::default();
         for (column, value) in figures {

@@ -4,12 +4,10 @@ use std::fmt::Write;
 
 use super::markdown::figure;
 
-/// The scale of the y axis.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Scale {
     /// Linear, from zero.
     Linear,
-    /// Logarithmic.
     Log,
 }
 
@@ -21,7 +19,6 @@ pub(super) struct Series {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// A plot of several lines.
 #[derive(Debug)]
 pub(super) struct Plot {
     pub(super) title: &'static str,

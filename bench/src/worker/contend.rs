@@ -52,7 +52,6 @@ impl Inside {
     }
 }
 
-/// The log of one task.
 #[derive(Default)]
 struct Visits {
     log: Vec<(u64, u64, u64)>,

@@ -91,7 +91,6 @@ impl Waiters {
         sleep(SETTLE).await;
     }
 
-    /// Checks that all tasks still wait.
     pub(super) fn check(&self) -> Outcome<()> {
         match self.ended.load(Ordering::Relaxed) {
             0 => Ok(()),

@@ -33,7 +33,7 @@ pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 pub type Weigh = fn() -> Option<i64>;
 
 /// Runs `worker LIBRARY URL THREADS TTL_MS`, which reads one job from each line. `TTL_MS` is for
-/// libraries in which all locks have the same lease. No Rust library is like that.
+/// libraries in which all locks of a process have the same lease. No Rust library has this limit.
 pub fn main(weigh: Weigh) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [library, url, threads, _ttl] = args.as_slice() else {
@@ -81,7 +81,7 @@ fn serve<L: Library>(runtime: &Runtime, url: &str, weigh: Weigh) {
         let answer = runtime.block_on(bench.perform(job));
         say(&answer.unwrap_or_else(|error| json!({"error": error.to_string()})));
     }
-    // Holds end with the process, because its server does not outlive the run.
+    // The process does not release its holds, because the server does not outlive the run.
     std::process::exit(0);
 }
 

@@ -30,7 +30,7 @@ pub(super) fn look(
     verdict.violations.extend(lost(record, object, windows));
 }
 
-/// Whether a failover may have lost a write of the time `at`. The promoted server may not have
+/// Whether a failover may have lost a write that happened at `at`. The promoted server may not have
 /// received the latest writes.
 fn may_be_forgotten(windows: &[(Nanos, Nanos)], at: Nanos) -> bool {
     let earlier = |(begin, end): &(Nanos, Nanos)| (begin.saturating_sub(nanos(BEHIND)), *end);
@@ -74,8 +74,8 @@ fn lost(record: &Record, object: &Object, windows: &[(Nanos, Nanos)]) -> Vec<Vio
     let missing: Vec<_> = pushed
         .filter(|it| !done.contains(it.element.as_str()) && !may_be_forgotten(windows, it.at))
         .collect();
-    // If a reply to Redisson's `poll` is lost, its element is lost, too. Redisson may then poll
-    // again.
+    // If a reply to Redisson's `poll` is lost, the polled element is lost, too. Redisson may then
+    // poll again.
     let excused = claims(record, object).filter(|it| may_lose(record, it)).count();
     if missing.len() <= excused {
         return vec![];
@@ -91,7 +91,7 @@ fn lost(record: &Record, object: &Object, windows: &[(Nanos, Nanos)]) -> Vec<Vio
     missing.iter().map(report).collect()
 }
 
-/// Whether the element is done, or the worker reported this and got no reply.
+/// Whether the element is done, or may be done because the worker's report got no reply.
 fn may_be_done(hold: &Hold) -> bool {
     hold.done || hold.leaving.is_some() && hold.left.is_none() && hold.lost.is_none()
 }

@@ -15,8 +15,8 @@ pub(super) struct Belief<'a> {
     until: Nanos,
 }
 
-/// Checks that no two beliefs overlap whose holds exclude each other. `believed` is sorted by the
-/// start.
+/// Checks that two beliefs never overlap if their holds exclude each other. `believed` is sorted by
+/// the start.
 pub(super) fn look(
     beliefs: Vec<Belief<'_>>,
     object: &Object,
@@ -51,8 +51,9 @@ pub(super) fn beliefs<'a>(record: &'a Record, names: &BTreeSet<&str>) -> Vec<Bel
     believed
 }
 
-/// The earlier hold that should have excluded the new one. If there are several, it is the one that
-/// ends last. For permits, it is the hold whose end frees the missing permit.
+/// The earlier hold that should have excluded the new hold. If there are several earlier holds,
+/// returns the one that ends last. For permits, returns the hold whose end frees the missing
+/// permit.
 fn conflicting<'a, 'r>(
     believed: &'a [Belief<'r>],
     new: &Belief<'_>,

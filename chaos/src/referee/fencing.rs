@@ -22,7 +22,7 @@ pub(super) fn look(
     verdict.violations.extend(found.filter(|it| !is_excused(it)));
 }
 
-/// Tokens that are not higher than that of the previous hold.
+/// Tokens that are not higher than the token of the previous hold.
 fn small_tokens(record: &Record, object: &Object) -> Vec<Violation> {
     let holds = record.holds.values().filter(|it| it.name == object.name);
     let mut drawn: Vec<_> = holds.filter_map(|it| Some((it.entered?, it.token?))).collect();

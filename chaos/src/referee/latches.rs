@@ -44,12 +44,12 @@ pub fn closed_again(record: &Record) -> BTreeSet<String> {
     lost.map(|(name, _)| name.clone()).collect()
 }
 
-/// The first time from `from` on at which no fault keeps a worker from reading the latch.
+/// The first time after `from` at which no fault prevents a worker from reading the latch.
 fn settled(record: &Record, from: Nanos) -> Nanos {
     let ends = record.faults.iter().map(|it| (it.from, it.healed + nanos(SETTLED)));
     let during = ends.filter(|(begin, end)| (*begin..*end).contains(&from));
     during.map(|(_, end)| end).max().unwrap_or(from)
 }
 
-/// A lost message costs four seconds. A busy machine does not double this.
+/// A lost message delays a waiter by four seconds. A busy machine does not double this delay.
 const BOUND: Duration = Duration::from_secs(8);

@@ -110,7 +110,8 @@ fn within(windows: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> bool {
 
 /// Within this time after a fault, each worker has repeated its request.
 const SETTLED: Duration = Duration::from_secs(2);
-/// A replica that has come back needs up to this long to catch up, and may be promoted before.
+/// A replica that has come back needs up to this time to catch up. It may be promoted before it has
+/// caught up.
 const BEHIND: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(count(&[("ab", 1, 3), ("bc", 2, 4)]), 1);
     }
 
-    /// While a member is held, a waiter for the multi-lock does not wait at a free lock.
+    /// While a member is held, the multi-lock is not free for its waiters.
     #[test]
     fn referee_treats_a_multi_lock_as_held_if_a_member_is_held() {
         let count = |holds: &[_]| {
@@ -271,7 +272,8 @@ mod tests {
         assert_eq!(found(&both, leader()).len(), 1);
     }
 
-    /// How a claim ends: the element goes back, it is done, or its process dies before the reply.
+    /// How a claim ends: its element goes back to the queue, its element is done, or its process
+    /// dies before the reply.
     #[derive(Clone, Copy, PartialEq)]
     enum Ends {
         Back,
@@ -324,7 +326,7 @@ mod tests {
         assert!(found(&twice, queue())[0].contains("which rust-1 had done"));
         twice.faults.push(failover(5, 9));
         assert_eq!(found(&twice, queue()), [""; 0], "the new server did not know it");
-        // The process died before the reply, so nobody knows whether the element was done.
+        // The process died before the reply, so the element may be done or not.
         let claims = [("rust-1", 2, 3, Ends::Unanswered), ("rust-2", 20, 21, Ends::Done)];
         assert_eq!(found(&claimed(&claims), queue()), [""; 0]);
     }

@@ -15,7 +15,8 @@ pub fn overtaking(record: &Record, objects: &[Object]) -> (usize, usize) {
         let holds = record.holds.values().filter(|it| it.name == object.name);
         let mut granted: Vec<_> = holds.filter_map(|it| Some((it.entered?, it.call))).collect();
         granted.sort_unstable();
-        // The loop starts at the last grant, so it knows the oldest request of all later grants.
+        // The loop goes from the last grant to the first. So `oldest` is the oldest request of all
+        // later grants.
         let mut oldest = u64::MAX;
         for (_, call) in granted.iter().rev() {
             overtook += usize::from(oldest.saturating_add(nanos(TRAVEL)) < *call);

@@ -88,7 +88,7 @@ fn longest_free(busy: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> Option<Du
     (!longest.is_zero()).then_some(longest)
 }
 
-/// A lost message costs four seconds. A busy machine does not double this.
+/// A lost message delays a waiter by four seconds. A busy machine does not double this delay.
 const BOUND: Duration = Duration::from_secs(8);
 /// The sum of the lease of a holder and the timeouts of three waiters.
 const QUEUED_DEAD: Duration = Duration::from_secs(13);

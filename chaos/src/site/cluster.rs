@@ -104,8 +104,8 @@ impl OnCluster {
         HealedFault { fault, from, served, healed: now(), failover: true, names: None }
     }
 
-    /// Injects a fault that usually ends before a replica replaces its master. It may still be
-    /// replaced.
+    /// Injects a fault that usually ends before a replica replaces its master. In rare cases, a
+    /// replica replaces the master nevertheless.
     fn disturb(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);

@@ -118,10 +118,9 @@ fn kill_connections<'a>(servers: impl IntoIterator<Item = &'a Redis>) {
     }
 }
 
-/// The links of the worker with its own links, and those of all other clients.
+/// The names of the clients in the links: the worker with its own links, and all other clients.
 const CLIENTS: [&str; 2] = [APART, Links::CLIENTS];
 const APART: &str = "apart";
-/// For how long after its silence a server may still be replaced.
+/// The time after its silence in which a server may still be replaced.
 const LATE: Duration = Duration::from_millis(500);
-/// The longest time of a failover.
 const FAILOVER: Duration = Duration::from_secs(30);

@@ -1,6 +1,6 @@
 //! A master, its replica, and three sentinels.
 //!
-//! There is only one replica, so if it is promoted, it has acknowledged all grants of `replicated`
+//! There is only one replica. So a promoted replica has acknowledged all grants of `replicated`
 //! names. Such a name must never have two holders.
 
 use std::thread::sleep;
@@ -82,8 +82,8 @@ impl OnSentinel {
         HealedFault { fault, from, served, healed: now(), failover: true, names: None }
     }
 
-    /// Injects a fault that usually ends before the sentinels replace the master. It may still be
-    /// replaced.
+    /// Injects a fault that usually ends before the sentinels replace the master. In rare cases,
+    /// they replace the master nevertheless.
     fn disturb(&self, fault: Fault, rng: &mut Rng, on: Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);

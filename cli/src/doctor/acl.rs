@@ -57,7 +57,7 @@ fn lacking(user: &str, server: &str, rules: &BTreeSet<String>) -> Finding {
     Finding::new(Severity::Error, "acl", server, text).remedy(line)
 }
 
-/// Returns why no permission can be checked, if that is so.
+/// Returns why permissions cannot be checked, or `None` if they can.
 async fn obstacle(client: &Client, user: &str) -> Result<Option<String>, Exit> {
     let replies = client.dry_run(user, &["ping"]).await?;
     Ok(replies.into_values().find(|reply| reply != "OK" && !is_denial(reply)))
@@ -109,8 +109,8 @@ fn key(pattern: &str, name: &str) -> String {
     }
 }
 
-/// Returns the servers that deny the rule. At each server, the first of `calls` decides whose
-/// command the user may run. If the user may run none of the commands, the server also denies the
+/// Returns the servers that deny the rule. At each server, the first of `calls` whose command the
+/// user may run decides. If the user may run no command of `calls`, the server also denies the
 /// rule.
 async fn denying(
     client: &Client,
@@ -118,7 +118,8 @@ async fn denying(
     rule: &str,
     calls: &[Vec<String>],
 ) -> Result<BTreeSet<String>, Exit> {
-    // In a check of a command, the key is arbitrary, so a denied key does not count.
+    // A rule that starts with `+` is about a command. Its key is arbitrary, so a denied key does
+    // not count.
     let counts = !rule.starts_with('+');
     let mut open = None;
     let mut denying = BTreeSet::new();

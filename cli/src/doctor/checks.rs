@@ -13,7 +13,6 @@ use super::{
 /// reconnect.
 const SHORT_TIMEOUT: u64 = 60;
 
-/// Findings about one server.
 pub(super) fn of_report(report: &ServerReport) -> Vec<Finding> {
     let mut all = vec![identity(report)];
     all.extend(
@@ -54,7 +53,7 @@ pub(super) fn is_cluster(report: &ServerReport) -> bool {
     report.info.get("cluster_enabled").is_some_and(|is_on| is_on == "1")
 }
 
-/// Returns whether all slots of a cluster have a node that works.
+/// Returns a finding about the number of slots of a cluster that have a working node.
 fn coverage(report: &ServerReport) -> Option<Finding> {
     let ok = report.info.get("cluster_slots_ok").filter(|_| is_cluster(report))?;
     let text = format!("{ok} of 16384 slots have a node that works");
@@ -65,7 +64,7 @@ fn coverage(report: &ServerReport) -> Option<Finding> {
     })
 }
 
-/// Returns what a restart of the server does to locks.
+/// Returns a finding about the effect of a server restart on locks.
 fn persistence(report: &ServerReport) -> Finding {
     let is = |name: &str, value: &str| report.info.get(name).is_some_and(|it| it == value);
     let has_aof = is("aof_enabled", "1");

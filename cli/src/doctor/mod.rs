@@ -1,7 +1,7 @@
 //! `leasehold doctor`: checks a deployment, and prints findings with their remedies.
 //!
 //! `checks.rs` judges what the servers report, and `acl.rs` judges the permissions. This file
-//! judges what the client finds: its health, the latency, a lock of its own, and the objects.
+//! judges the rest: the health of the client, the latency, a trial lock, and the objects.
 
 mod acl;
 mod checks;
@@ -43,7 +43,6 @@ impl Severity {
 #[derive(Debug)]
 struct Finding {
     severity: Severity,
-    /// What was checked.
     check: &'static str,
     /// The server or the object.
     subject: String,
@@ -135,7 +134,7 @@ async fn trial(client: &Client, name: Option<&str>) -> Finding {
     }
 }
 
-/// Returns the last releases by force: of one object, or of all.
+/// Returns the last releases by force of one object, or of all objects.
 async fn forced(client: &Client, name: Option<&str>) -> Vec<Finding> {
     let note = |text| Finding::new(Severity::Note, "forced", name.unwrap_or("*"), text);
     match client.forced_releases().await {

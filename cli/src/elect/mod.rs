@@ -1,4 +1,4 @@
-//! `leasehold elect`: at most one of all candidates leads, and runs its command.
+//! `leasehold elect`: of all candidates, at most one leads and runs its command.
 //!
 //! A leader runs its command as `run` does, in the three processes that `run/mod.rs` describes.
 

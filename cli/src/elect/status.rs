@@ -13,7 +13,7 @@ use crate::{
     http::{Request, Response, Site},
 };
 
-/// The leader that was seen last, and the leadership of this process. Clones share their state.
+/// The last leader that this process has read, and its own leadership. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Status(Arc<Mutex<State>>);
 
@@ -41,13 +41,13 @@ impl Status {
         self.state().seen = leader;
     }
 
-    /// Notes that this process leads, with this value.
+    /// Records that this process leads, with this value.
     pub(super) fn lead(&self, leadership: &Leadership, value: &str) {
         self.state().own = Some((leadership.context(), value.to_owned()));
     }
 
-    /// Returns whether this process leads. It uses the clock of this process, so it returns `false`
-    /// before the lease ends in Redis.
+    /// Returns whether this process leads. By the clock of this process, the leadership ends a
+    /// little before the lease ends in Redis.
     pub(super) fn leads(&self) -> bool {
         self.state().own.as_ref().is_some_and(|(own, _)| own.is_held())
     }

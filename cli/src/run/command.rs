@@ -2,8 +2,8 @@
 //!
 //! Normally the command leads a process group of its own, so that signals reach its descendants,
 //! too. In the foreground of a terminal, the command stays in the group of this process, because a
-//! group in the background may not read from the terminal. Then signals reach only the command
-//! itself.
+//! group in the background may not read from the terminal. In this case, signals from this process
+//! reach only the command itself.
 
 use std::{fs::File, io, process::ExitStatus, time::Duration};
 
@@ -59,7 +59,7 @@ impl Command {
         self.child.wait().await
     }
 
-    /// Returns whether processes of its group are left after the command has ended.
+    /// After the end of the command, returns whether other processes of its group are left.
     pub(super) fn has_descendants(&self) -> bool {
         self.target.outlives_its_command()
     }

@@ -15,7 +15,8 @@ use crate::{
     exit::{DATA, Exit, say},
 };
 
-/// How often a waiter sets the number of permits, in case Redis has lost its data.
+/// The interval at which a waiter sets the number of permits again, in case Redis has lost its
+/// data.
 const SET_AGAIN: Duration = Duration::from_secs(5);
 
 const RETRY: &str = "retry later, or wait longer with -w";
@@ -74,7 +75,8 @@ impl Hold {
         }
     }
 
-    /// Leaves the hold of a lock in Redis. A permit or a leadership is released in the background.
+    /// Leaves the hold of a lock in Redis. If the hold is a permit or a leadership, it is released
+    /// in the background.
     pub(crate) fn forget(self) {
         match self {
             Self::Lock(guard) => guard.forget(),
@@ -98,7 +100,6 @@ impl Hold {
     }
 }
 
-/// The result of an acquisition.
 #[derive(Debug)]
 pub(super) enum Acquired {
     Hold(Hold),
@@ -200,11 +201,11 @@ pub(crate) async fn is_held(client: &Client, lock: &Lock, waiting: &Waiting) -> 
     Ok(waiting.conflict_exit_code)
 }
 
-/// Returns a reader of `name`. The write side of a lock knows only its writer.
+/// Returns a reader of `name`. The write side of a lock reports only the writer.
 async fn reader(client: &Client, name: &Name) -> Result<Option<Holder>, Exit> {
     match client.inspect(name).await {
         Ok(found) => Ok(found.and_then(|found| found.holders.into_iter().next())),
-        // The user needs this permission only for the text.
+        // The message only names the reader, so a missing permission is not an error.
         Err(Error::Forbidden { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -274,7 +275,7 @@ async fn semaphore(client: &Client, name: &str, number: u32) -> Result<Expirable
 }
 
 /// Sets the number of permits again if Redis has lost it. Otherwise all commands would wait for
-/// ever. Returns only a failure that a retry cannot help.
+/// ever. Returns only if a request fails and a retry cannot succeed.
 async fn keep_number(semaphore: &ExpirableSemaphore, number: u32) -> Result<Infallible, Error> {
     loop {
         sleep(SET_AGAIN).await;

@@ -3,7 +3,7 @@
 //! Three processes work together.
 //!
 //! - This process acquires the lock, renews it, forwards signals, and stops the command if the lock
-//!   is lost. It sends TERM so early that the grace period ends before the lease does.
+//!   is lost. It sends TERM early, so that the grace period ends before the lease ends.
 //! - The command begins as this program in the mode `__start`. It asks the kernel to kill it when
 //!   `leasehold run` dies, and then becomes the command. See `starter.rs`.
 //! - The watcher is this program in the mode `__watch`. It kills the process group of the command
@@ -52,7 +52,6 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 /// How often this process checks the group of a stopped command after the command itself has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A command, and its lock.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) name: String,
@@ -142,8 +141,7 @@ async fn release(
     }
 }
 
-/// Completes pending releases and withdrawals. Locks that are still held after that end with their
-/// leases.
+/// Completes pending releases and withdrawals. If some remain, their locks end with their leases.
 pub(crate) async fn farewell(client: &Client) {
     let shutdown = client.shutdown(FAREWELL).await;
     if shutdown.pending > 0 {

@@ -2,9 +2,10 @@
 //!
 //! On Linux, this process first asks the kernel to kill it when its parent dies. `pre_exec` could
 //! do so between fork and exec, but only with unsafe code. The request survives the exec, unless
-//! the command is setuid or setgid. If the parent died before the request, this process has another
-//! parent by now, and does not start the command. The request does not cover descendants of the
-//! command, and other systems have no such request. In these cases the watcher kills the command.
+//! the command is setuid or setgid. If the parent died before the request, this process now has
+//! another parent. Then it does not start the command. The request does not cover descendants of
+//! the command, and other systems have no such request. In these cases the watcher kills the
+//! command.
 
 use std::{
     env,

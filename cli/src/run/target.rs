@@ -27,8 +27,8 @@ impl Target {
     }
 
     /// Returns whether a process is left in the group of a command that has ended. In a container,
-    /// this process may be process 1. It then is the parent of the descendants of the command, and
-    /// waits for those that have ended.
+    /// this process may be process 1. Process 1 becomes the parent of the descendants of the
+    /// command, so this process waits for those that have ended.
     pub(super) fn outlives_its_command(self) -> bool {
         match self {
             Self::Group(group) => {
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// As process 1 does, this process becomes the parent of the descendants.
+    /// In this test, this process becomes the parent of the descendants, as process 1 does.
     #[test]
     fn ended_descendant_of_process_1_does_not_outlive_its_command() {
         set_child_subreaper(Some(getpid())).unwrap();

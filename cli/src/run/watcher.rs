@@ -1,9 +1,10 @@
 //! The mode `__watch`: kills the command if the process that holds the lock cannot.
 //!
-//! The watcher reads lines `group|process ID DEADLINE` from its input, each of which replaces the
-//! one before. It kills the group or the process in two cases. If the input ends, the holder has
-//! died. If the deadline passes without another line, the holder was stopped or could not renew.
-//! The deadline is that of the lease, by a clock that continues in suspend.
+//! The watcher reads lines `group|process ID DEADLINE` from its input. Each line replaces the line
+//! before. The watcher kills the group or the process in two cases. First, its input ends, because
+//! the holder has died. Second, the deadline passes without another line, because the holder was
+//! stopped or could not renew. The deadline is that of the lease, by a clock that continues in
+//! suspend.
 //!
 //! The watcher has a process group of its own, so that no signal for the command or from the
 //! terminal ends it. Before the holder exits normally, it ends the watcher.
@@ -104,7 +105,6 @@ pub(crate) fn watch(_: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// A command, and until when it may run.
 #[derive(Debug)]
 struct Order {
     target: Target,

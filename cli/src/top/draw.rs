@@ -159,8 +159,8 @@ fn brief(owner: &str) -> String {
     })
 }
 
-/// Returns how long the object has been held. If the grant was not seen, the hold is older, and has
-/// a `>`.
+/// Returns how long the object has been held. If the grant was not seen, the text starts with `>`,
+/// because the hold is older.
 fn held(row: &Row) -> String {
     let mark = if row.holders.iter().all(|it| it.is_exact) { "" } else { ">" };
     row.held_for().map(|held| format!("{mark}{}", short(held))).unwrap_or_default()

@@ -35,7 +35,6 @@ use crate::{
     watch::Watch,
 };
 
-/// What a task has found.
 enum Found {
     Shown(String),
     Question(Arc<Forcible>),
@@ -67,7 +66,7 @@ async fn show(
     let mut keys = screen::keys()?;
     let (sender, mut found) = unbounded_channel();
     let mut view = View::default();
-    // The lock about which the user is asked.
+    // The lock that the user is asked to release by force.
     let mut asked: Option<Arc<Forcible>> = None;
     loop {
         let sample = watch.last();

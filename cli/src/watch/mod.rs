@@ -1,10 +1,10 @@
 //! Samples the server for `leasehold top` and `leasehold ui`.
 //!
-//! A round has two halves. The first half reads the objects of the table again, the longest unread
-//! first. The second half reads the next pages of `SCAN`, and the objects that they name. Each half
-//! has a tenth of the interval, and the pause after a round lasts at least four times as long as
-//! the round. So a server spends at most a fifth of its time on this process, even if it is slow. A
-//! pass over many keys then takes more rounds.
+//! A round has two halves. The first half reads the objects of the table again, and begins with the
+//! object that was read least recently. The second half reads the next pages of `SCAN`, and the
+//! objects on these pages. Each half has a tenth of the interval, and the pause after a round lasts
+//! at least four times as long as the round. So a server spends at most a fifth of its time on this
+//! process, even if it is slow. A pass over many keys then takes more rounds.
 
 pub(crate) mod table;
 
@@ -37,7 +37,7 @@ const CHECK: Duration = Duration::from_secs(5);
 /// The state of the server, as far as it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
-    /// When this process began to read.
+    /// The time at which this process began to read.
     pub(crate) started: SystemTime,
     /// The time of this sample, since `started`.
     pub(crate) now: Duration,
@@ -45,9 +45,9 @@ pub(crate) struct Sample {
     pub(crate) took: Duration,
     pub(crate) rows: Vec<Row>,
     pub(crate) events: Vec<Event>,
-    /// For each of the last rounds: its time, the grants, the releases and the losses.
+    /// The time, the grants, the releases and the losses of each of the last rounds.
     pub(crate) history: Vec<table::Bin>,
-    /// The counts of the last whole pass over the keys. During the first pass, its counts so far.
+    /// The counts of the last whole pass over the keys. During the first pass, the counts so far.
     pub(crate) tally: Tally,
     /// How long the last whole pass took. `None` during the first pass.
     pub(crate) pass: Option<Duration>,
@@ -56,7 +56,6 @@ pub(crate) struct Sample {
     /// Hazards of the server, with remedies.
     pub(crate) hazards: Vec<String>,
     pub(crate) server: String,
-    /// Why the last round failed.
     pub(crate) error: Option<String>,
 }
 
@@ -93,7 +92,6 @@ impl Watch {
         changed.map_err(|error| Exit::os("sample", "server", &error))
     }
 
-    /// Records a release by force.
     pub(crate) fn forced(&self, name: Name, owner: String) {
         // The error is ignored: without the task, there is no table.
         drop(self.forced.send((name, owner)));
@@ -109,7 +107,7 @@ struct Sampler {
     started: SystemTime,
     cursor: NameCursor,
     table: Table,
-    /// When the pass over the keys began, and how long the last one took.
+    /// The start of the current pass over the keys, and the duration of the last whole pass.
     pass: (Duration, Option<Duration>),
     checked: Option<Duration>,
     hazards: Vec<String>,

@@ -1,10 +1,10 @@
-//! The objects that are watched, and the differences between two samples of each. Pure: times come
-//! as parameters, since the start of the process.
+//! The objects that are watched, and the differences between two samples of each object. Pure: each
+//! time is a parameter, counted from the start of the process.
 //!
-//! The table has a bounded size, however many objects the server has. It has `MOST` objects, the
-//! first `SHOWN` holders and waiters of each, the last `EVENTS` events and the last `BINS` rounds.
-//! If there are more objects, the table keeps those that are odd, and then those with the most
-//! waiters. All others are only counted.
+//! The size of the table is bounded: `MOST` objects, the first `SHOWN` holders and waiters of each,
+//! the last `EVENTS` events and the last `BINS` rounds. If the server has more objects, the table
+//! keeps odd objects first, and then those with the most waiters. All other objects are only
+//! counted.
 
 use std::{
     cmp::Reverse,
@@ -79,16 +79,13 @@ pub(crate) struct Holder {
 /// How urgently an operator should see an object: whether it is odd, and its number of waiters.
 type Rank = (bool, usize);
 
-/// An object in the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) name: Name,
     pub(crate) kind: String,
-    /// The first holders.
     pub(crate) holders: Vec<Holding>,
     /// The number of all holders.
     pub(crate) held: usize,
-    /// The first waiters.
     pub(crate) waiters: Vec<Waiting>,
     /// The number of all waiters.
     pub(crate) waiting: usize,
@@ -109,7 +106,7 @@ impl Row {
         (self.error.is_some() || !self.odd.is_empty(), self.waiting)
     }
 
-    /// Returns for how long at least the first holder has held the object.
+    /// Returns the shortest time for which the first holder may have held the object.
     pub(crate) fn held_for(&self) -> Option<Duration> {
         let since = self.holders.iter().map(|it| it.since).min()?;
         Some(self.read_at.saturating_sub(since))
@@ -130,7 +127,7 @@ pub(crate) struct Holding {
     pub(crate) since: Duration,
     /// Whether the grant was seen. Otherwise the hold may be older than `since`.
     pub(crate) is_exact: bool,
-    /// The longest remaining time of its lease that was seen.
+    /// The longest remaining time of the lease that a sample has shown.
     longest: Option<Duration>,
 }
 
@@ -155,14 +152,13 @@ pub(crate) struct Waiting {
     pub(crate) is_overdue: bool,
 }
 
-/// A difference between two samples.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Event {
     pub(crate) at: Duration,
     pub(crate) name: Name,
     pub(crate) change: Change,
     pub(crate) owner: String,
-    /// For how long at least the hold lasted.
+    /// The shortest time that the hold may have lasted.
     pub(crate) held: Option<Duration>,
 }
 
@@ -263,7 +259,7 @@ impl Table {
         self.whole.as_ref().unwrap_or(&self.current)
     }
 
-    /// Returns the names of all rows, the longest unread first.
+    /// Returns the names of all rows, beginning with the row that was read least recently.
     pub(crate) fn longest_unread(&self) -> Vec<Name> {
         let mut rows: Vec<_> = self.rows.values().collect();
         rows.sort_by_key(|row| row.read_at);
@@ -339,7 +335,7 @@ impl Table {
             self.rows.remove(&name);
         }
         // A hold is new only if the table had all objects before. During the first pass, or after
-        // objects were left out, the hold may be an old one.
+        // some objects were left out, the hold may be an old one.
         let is_new = self.whole.is_some() && self.floor.is_none();
         let mut row = Row {
             name: seen.name.clone(),
@@ -367,11 +363,11 @@ impl Table {
         self.rows.insert(row.name.clone(), row);
     }
 
-    /// Compares a row with what was read of it, and records the differences.
+    /// Compares a row with a new sample of its object, and records the differences.
     fn changed(&mut self, mut row: Row, seen: &Seen, now: Duration) -> Row {
         let gap = now.saturating_sub(row.read_at);
         let mut granted = 0;
-        // If only some holders are kept, it is not known which of them are new.
+        // If the table has only some of the holders, it cannot tell which holders are new.
         let is_known = seen.holders.len() <= SHOWN && row.held <= SHOWN && seen.error.is_none();
         if is_known {
             let mut before: HashMap<_, _> =
@@ -514,7 +510,6 @@ fn averaged(rate: f64, count: u64, gap: Duration) -> f64 {
     rate * kept + current * (1.0 - kept)
 }
 
-/// How rows are ordered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Order {
     Trouble,

@@ -4,7 +4,8 @@
 //! nodes a cluster: first masters get their slots, then all nodes meet, then replicas choose their
 //! masters. A node remembers the other nodes over a restart.
 //!
-//! The lock over the nodes guards only the list of nodes. No command is sent while it is held.
+//! The mutex of the nodes guards only the list of nodes. No command is sent while the mutex is
+//! locked.
 
 mod moving;
 mod options;
@@ -58,7 +59,7 @@ struct Node {
 pub enum Failover {
     /// The primary agrees, so no data is lost.
     Agreed,
-    /// The other masters vote, and the old master is not asked.
+    /// The other masters vote. The old master takes no part.
     Force,
     /// The replica takes over without a vote.
     Takeover,
@@ -99,7 +100,8 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If the node has no slot, or if `prefix` has braces, which would decide the slot.
+    /// If the node has no slot, or if `prefix` has braces, because the text in braces would decide
+    /// the slot.
     #[track_caller]
     pub fn key_on(&self, node: &Redis, prefix: &str) -> String {
         let view = View::of(node).expect("the node answers");
@@ -206,8 +208,8 @@ impl Cluster {
         self.links.as_ref().expect("started without `.links()`")
     }
 
-    /// Waits until all running nodes agree that they are healthy, and which node has which slot.
-    /// Every slot must have an owner among them, and every replica must be in sync.
+    /// Waits until all running nodes agree that they are healthy, and agree on the topology. Every
+    /// slot must have an owner among the running nodes, and every replica must be in sync.
     ///
     /// # Panics
     ///
@@ -315,7 +317,7 @@ impl Cluster {
         eventually("everybody forgets the node", CHANGE, || {
             let mut known = false;
             for other in self.running() {
-                // A node that has already forgotten it rejects the command.
+                // A node that has already forgotten `node` rejects the command.
                 other.ask(&["CLUSTER", "FORGET", &view.own]);
                 known |= View::of(&other).is_none_or(|it| it.members.contains_key(&view.own));
             }
@@ -323,8 +325,8 @@ impl Cluster {
         });
     }
 
-    /// Creates a [user](Redis::user) at every running node. A node forgets this user at a restart,
-    /// unlike a user of [`Options::user`].
+    /// Creates a [user](Redis::user) at every running node. A restarted node has lost this user. A
+    /// user of [`Options::user`] survives a restart.
     ///
     /// # Panics
     ///
@@ -355,9 +357,9 @@ impl Cluster {
         eventually("the nodes agree on the new owner", CHANGE, || self.all_name(slot, id));
     }
 
-    /// Whether all running nodes consider the node `id` the owner of a slot, and know its epoch. A
-    /// node with an older epoch would accept a late message of the previous owner. When the slot
-    /// comes back to such a node, other nodes would reject its claim.
+    /// Whether all running nodes consider the node `id` the owner of a slot, and have its current
+    /// epoch. A node with an older epoch of `id` would accept a late message of the previous owner.
+    /// When the slot comes back to such a node, other nodes would reject its claim.
     fn all_name(&self, slot: u16, id: &str) -> bool {
         let Some(views) = self.views() else { return false };
         let epochs: BTreeSet<_> =
@@ -481,7 +483,7 @@ fn deal(masters: &[Arc<Redis>]) {
         let slots = slots.iter().map(String::as_str);
         let words: Vec<_> = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots).collect();
         master.own_command(&words);
-        // If two nodes had the same epoch, they would first have to resolve this.
+        // If two nodes had the same epoch, they would first have to resolve this conflict.
         let epoch = (number + 1).to_string();
         master.own_command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
     }
@@ -501,7 +503,7 @@ fn announce(node: &Redis, name: &str, links: &Links) {
 
 const AGREEMENT: Duration = Duration::from_secs(60);
 const CHANGE: Duration = Duration::from_secs(60);
-/// The time after which a node has given up a request.
+/// The time after which a node has given up its attempt.
 const GIVEN_UP: Duration = Duration::from_secs(6);
 /// The pause between two checks of the nodes.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -73,8 +73,8 @@ impl SlotMove<'_> {
         while self.carry(MANY) > 0 {}
     }
 
-    /// Tells all primaries that the slot has the new owner, and waits until every node has also
-    /// received it from the new owner.
+    /// Sends the new owner of the slot to all primaries. Then waits until every node has received
+    /// the same fact from the new owner itself.
     ///
     /// # Panics
     ///
@@ -86,13 +86,13 @@ impl SlotMove<'_> {
         let others = self.cluster.masters();
         let is_other =
             |node: &&Arc<Redis>| ![self.from.port(), self.to.port()].contains(&node.port());
-        // The new owner comes first. Otherwise another node could redirect a client to it before it
-        // knows that it has the slot.
+        // The new owner comes first. Otherwise another node could redirect a client to the new
+        // owner before the new owner takes requests for the slot.
         for node in [&self.to, &self.from].into_iter().chain(others.iter().filter(is_other)) {
             let reported = node.access().command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
             let reported = reported.expect("the node answers");
-            // A node that has lost its last slot becomes a replica of the new owner. It rejects the
-            // command, and already knows the new topology.
+            // A node that has lost its last slot becomes a replica of the new owner. This replica
+            // rejects the command, but it already has the new topology.
             assert!(!reported.is_error() || node.is_replica(), "{reported:?}");
         }
         let slot = self.slot.parse().expect("made of a number");
@@ -135,5 +135,5 @@ impl SlotMove<'_> {
 
 /// The number of keys that one command moves.
 const MANY: usize = 100;
-/// How long one such command may take, in milliseconds.
+/// How long one command that moves keys may take, in milliseconds.
 const PATIENCE: &str = "5000";

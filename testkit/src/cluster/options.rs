@@ -59,7 +59,7 @@ impl ClusterOptions {
         self
     }
 
-    /// How long a node may be silent until other nodes consider it down. Default: five seconds, so
+    /// The time of silence after which other nodes consider a node down. Default: five seconds, so
     /// that a busy machine causes no failover.
     pub fn node_timeout(mut self, silence: Duration) -> Self {
         self.node_timeout = silence;

@@ -1,6 +1,5 @@
 //! The slot of a key.
 
-/// The number of slots.
 pub(super) const SLOTS: u16 = 16_384;
 
 /// Returns the slot of a key: the CRC16 of the text in its first braces, or of the whole key.

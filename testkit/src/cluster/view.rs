@@ -8,7 +8,6 @@ use crate::server::Redis;
 /// All nodes that a node knows, by id, as `CLUSTER NODES` returns them.
 #[derive(Debug)]
 pub(super) struct View {
-    /// The id of the reporting node.
     pub(super) own: String,
     pub(super) members: BTreeMap<String, Member>,
 }
@@ -42,12 +41,10 @@ impl View {
         &self.members[&self.own]
     }
 
-    /// Returns how many nodes are healthy.
     pub(super) fn well(&self) -> usize {
         self.members.values().filter(|member| member.well).count()
     }
 
-    /// The id of the master of a slot.
     pub(super) fn owner_of(&self, slot: u16) -> Option<&str> {
         let owns = |member: &Member| member.slots.iter().any(|slots| slots.contains(&slot));
         self.members.iter().find(|(_, member)| owns(member)).map(|(id, _)| id.as_str())

@@ -13,7 +13,7 @@ use crate::wire::{Connection, Reply};
 /// An event that a Sentinel has published.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// When it arrived.
+    /// The time at which the event arrived.
     pub at: Instant,
     /// The number of the Sentinel.
     pub sentinel: usize,

@@ -1,10 +1,10 @@
 //! A master, its replicas, and the Sentinels that watch them.
 //!
 //! Each server and each Sentinel is a [`Redis`], which a test can pause, kill and start again. When
-//! all servers run, commands tell the Sentinels which primary to watch. A Sentinel stores what it
-//! knows in a file of its own, and remembers it over a restart. Sentinels act by timers, so they
-//! take seconds to find out about each other. They take about ten seconds to make a demoted master
-//! that comes back a replica, unless a test [waits for it](Sentinels::wait_until_agreed).
+//! all servers run, commands tell the Sentinels which primary to watch. A Sentinel stores its state
+//! in a file, and reads this file after a restart. Sentinels act by timers, so they take seconds to
+//! find each other. If a replaced master comes back, Sentinels need about ten seconds to make it a
+//! replica. During [`wait_until_agreed`](Sentinels::wait_until_agreed), they need less time.
 
 mod events;
 mod options;
@@ -132,15 +132,15 @@ impl Sentinels {
     }
 
     /// The index of the server that one of the [sentinels](Self::sentinels) considers the master
-    /// now. After a [cut](Links::split) it may be the old one. `None` if the Sentinel does not
-    /// reply.
+    /// now. After a [cut](Links::split), this may be the old master. `None` if the Sentinel does
+    /// not reply.
     pub fn master_seen_by(&self, sentinel: usize) -> Option<usize> {
         let port = view::master(&self.sentinels[sentinel], &self.name)?;
         (0..self.servers.len()).find(|server| self.announced_port(*server) == port)
     }
 
-    /// Makes the Sentinels replace a healthy master, and returns the new one. The old master
-    /// notices this later, and takes writes until then.
+    /// Makes the Sentinels replace a healthy master, and returns the new master. The old master
+    /// learns of the failover later, and takes writes until then.
     ///
     /// # Panics
     ///
@@ -201,8 +201,8 @@ impl Sentinels {
         Events::of(&self.sentinels)
     }
 
-    /// Creates a [user](Redis::user) at every running server. A server forgets this user at a
-    /// restart, unlike a user of [`Options::user`](crate::Options::user).
+    /// Creates a [user](Redis::user) at every running server. A restarted server has lost this
+    /// user. A user of [`Options::user`](crate::Options::user) survives a restart.
     ///
     /// # Panics
     ///
@@ -264,8 +264,8 @@ impl Sentinels {
             && replicas.all(|(_, replica)| view::follows(replica, port))
     }
 
-    /// Tells a Sentinel which primary to watch. All commands are one write, because the Sentinel
-    /// must not check the primary before it knows how to log in.
+    /// Makes a Sentinel watch the primary. All commands are sent in one write, because the Sentinel
+    /// must have the credentials before it checks the primary.
     fn watch(&self, sentinel: &Redis, options: &SentinelsOptions) {
         let quorum = options.quorum.unwrap_or(options.sentinels / 2 + 1).to_string();
         let port = self.announced_port(0).to_string();

@@ -52,7 +52,7 @@ impl Default for SentinelsOptions {
 }
 
 impl SentinelsOptions {
-    /// How long a server may be silent until a Sentinel considers it down. Default: five seconds,
+    /// The time of silence after which a Sentinel considers a server down. Default: five seconds,
     /// so that a busy machine causes no failover.
     pub fn down_after(mut self, silence: Duration) -> Self {
         self.down_after = silence;
@@ -83,8 +83,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Gives the Sentinels certificates of another authority than that of the servers. Sentinels
-    /// and servers trust each other's authority.
+    /// Gives the Sentinels certificates of a second authority. Sentinels and servers trust both
+    /// authorities.
     pub fn own_authority(mut self) -> Self {
         self.own_authority = true;
         self
@@ -102,8 +102,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Settings of every Sentinel. If the servers use TLS, Sentinels use it, too, on a second port.
-    /// Sentinels may also use TLS for clients only.
+    /// Settings of every Sentinel. If the servers use TLS, Sentinels also use TLS, on a second
+    /// port. Sentinels may also use TLS for clients only.
     pub fn sentinel_options(mut self, options: Options) -> Self {
         self.sentinel_options = options;
         self

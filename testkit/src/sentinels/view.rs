@@ -71,7 +71,7 @@ fn facts(reply: &Reply) -> Facts {
 }
 
 /// Returns whether another Sentinel is healthy. Its last vote that the primary is down does not
-/// count: Valkey 9 keeps a vote until it has a reason to ask again.
+/// count, because a Sentinel of Valkey 9 keeps this vote until it has a reason to ask again.
 fn is_well(sentinel: &Facts) -> bool {
     ["sentinel", "sentinel,master_down"].iter().any(|flags| is(sentinel, "flags", flags))
 }

@@ -31,7 +31,8 @@ fn contend(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<Cont
     bench.ask(contender, &Job::Contend { tasks, name, start_ns: 0, millis, hold_us: 0, log: false })
 }
 
-/// The duration of a round. Libraries that poll rarely need a longer one for a result.
+/// The duration of a round. Libraries with long pauses between two polls need a longer round for a
+/// result.
 fn millis(bench: &Bench) -> u64 {
     bench.settings.round.as_millis() as u64 * 3 / 2
 }

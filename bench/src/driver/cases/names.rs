@@ -16,7 +16,8 @@ const SIXTEEN: &[usize] = &[16, 100, 1_000, 10_000, 100_000];
 
 pub(super) fn run(bench: &mut Bench) {
     let rounds = bench.settings.rounds;
-    // The figures of a single task vary with the latency of the scheduler, so it gets more rounds.
+    // The figures of a single task vary with the latency of the scheduler, so a single task gets
+    // more rounds.
     series(bench, 2 * rounds, 1, "names-1", ONE);
     series(bench, rounds, 16, "names-16", SIXTEEN);
 }

@@ -21,11 +21,12 @@ const NO_HAND_OVER: &str = "no process ever took over from another";
 
 const NO_ROOM: &str = "32 JVMs do not fit beside each other on a small machine";
 
-/// So many JVMs fit in the memory.
+/// The number of JVMs that fit in the memory.
 const MOST_JVMS: usize = 8;
 
 pub(super) fn run(bench: &mut Bench) {
-    // JVMs warm up for a long time, so they start only once. This call shows whether they fit.
+    // JVMs warm up for a long time, so they start only once. This call shows whether they fit in
+    // the memory.
     bench.group_of(REDISSON, MOST_JVMS).ok();
     for processes in [2, 8, 32] {
         for contender in with_rivals(None) {

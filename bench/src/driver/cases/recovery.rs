@@ -84,8 +84,8 @@ fn recover(bench: &mut Bench, late: &mut Late, name: &str, fail_over: impl FnOnc
             Ok(Entered { entered_ns }) if entered_ns > killed => {
                 late.push(entered_ns.saturating_sub(over) as f64 / 1e6);
             }
-            // There was a gap before the failover, because the machine stood still. So the gap is
-            // no result of the failover.
+            // The gap was before the failover, because the machine stood still. So the failover did
+            // not cause the gap.
             Ok(_) => eprintln!("bench: {}: a failover is not counted", contender.library),
             Err(why) => eprintln!("bench: {}: {why}", contender.library),
         }
@@ -136,11 +136,11 @@ fn worst_of(group: &'static str) -> Case {
     case.target(Target::NeverAbove(4_000.0))
 }
 
-/// For how long a master must be silent before it is replaced, with sentinels and in a cluster.
+/// The time of silence after which a master is replaced, with sentinels and in a cluster.
 const SILENCE: Duration = Duration::from_secs(1);
-/// A gap that is longer than this is the failover. No failover is faster, and nothing else takes so
-/// long.
+/// A longer gap between two grants counts as the failover. No failover is faster, and nothing else
+/// takes this long.
 const GAP: Duration = Duration::from_millis(500);
-/// For how long both contenders request locks before the failover.
+/// The time for which both contenders request locks before the failover.
 const LEAD: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(30);

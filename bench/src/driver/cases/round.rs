@@ -6,7 +6,6 @@ use crate::{
     job::{Job, Paired},
 };
 
-/// The result of a round.
 pub(super) struct Round {
     paired: Paired,
     server_cpu_seconds: f64,

@@ -27,8 +27,8 @@ pub(super) struct Own {
 const HERE: Own =
     Own { group: "Acquire and release, every task its own name", plot: Some("throughput") };
 
-/// The figures of a single task vary with the latency of the scheduler. So it runs more often, for
-/// a better median.
+/// The figures of a single task vary with the latency of the scheduler. So the case with one task
+/// runs more often, for a better median.
 const TASKS: [usize; 6] = [1, 1, 1, 16, 64, 256];
 
 pub(super) fn run(bench: &mut Bench) {

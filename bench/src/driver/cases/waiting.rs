@@ -40,7 +40,7 @@ pub(super) fn run(bench: &mut Bench) {
     server::clear(&bench.redis);
 }
 
-/// Returns the bytes for each task. The process and all of its tasks end after that.
+/// Returns the bytes for each task. Then the process and all of its tasks end.
 fn weigh(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<f64> {
     let name = format!("door-{}-{tasks}", contender.library);
     let launch = Launch { weigh: true, ..bench.launch.clone() };

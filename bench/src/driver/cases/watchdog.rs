@@ -26,8 +26,8 @@ const OUR_PERMITS: Contender = PERMITS[0];
 
 pub(super) const LOCKS: &str = "locks";
 
-/// The prefixes of names: of the first hold, which is not counted, and of the holds that are
-/// counted.
+/// The prefix of the name of the first hold, which is not counted. `KEPT` is the prefix for the
+/// holds that are counted.
 const FIRST: &str = "first";
 const KEPT: &str = "kept";
 
@@ -108,7 +108,7 @@ fn there(bench: &Bench, contender: Contender) -> usize {
     there.unsigned_abs() as usize
 }
 
-/// Starts a process with `count` holds. Returns it, and the bytes that the holds use.
+/// Starts a process with `count` holds. Returns the process, and the bytes that the holds use.
 fn hold(bench: &Bench, contender: Contender, count: usize, weigh: bool) -> Answer<(Worker, f64)> {
     let ttl = bench.settings.watched_ttl;
     let launch = Launch { weigh, ttl, ..bench.launch.clone() };

@@ -37,7 +37,6 @@ pub(crate) trait Library: Clone + Send + Sync + 'static {
     /// A hold, which can be released.
     type Held: Send + 'static;
 
-    /// Connects to the server at `url`.
     fn connect(url: &str) -> impl Future<Output = Outcome<Self>> + Send;
 
     /// Acquires the lock, waiting without a bound.

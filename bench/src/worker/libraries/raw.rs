@@ -1,5 +1,5 @@
-//! The commands of Leasehold, sent over one connection of the same crate, or over one to each node
-//! of a cluster. This is the lower limit of the cost of a pair.
+//! The commands of Leasehold, sent over one connection of the same crate. In a cluster, there is
+//! one connection to each node. This is the lower limit of the cost of a pair.
 
 use std::{
     ops::RangeInclusive,
@@ -111,7 +111,7 @@ async fn nodes(seeds: &str) -> Outcome<Vec<Node>> {
 }
 
 /// The first part of an owner. Owners are as long as those of the library, and each hold has its
-/// own, so that the server does the same work.
+/// own owner. So the server does the same work.
 const CLIENT: &str = "6e3a54b4-8f3c-4f0e-9d5b-3a1f0c7d2b90";
 
 /// The first slot, the last slot, and the master: its address, its port, its id and more fields.

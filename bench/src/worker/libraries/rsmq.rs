@@ -15,7 +15,6 @@ pub(crate) struct Messages {
     created: Arc<Mutex<HashSet<String>>>,
 }
 
-/// A received message.
 #[derive(Debug)]
 pub(crate) struct Received {
     queue: String,
@@ -49,8 +48,8 @@ impl Library for Messages {
         self.create(name).await?;
         let mut rsmq = self.rsmq.clone();
         rsmq.send_message(name, "element", None).await?;
-        // rsmq reads the server's time first. If other tasks send and receive before its second
-        // request, only messages with a later time are left, and rsmq returns none.
+        // rsmq first reads the server's time. Before its second request, other tasks may take all
+        // older messages. Then only messages with a later time are left, and rsmq returns none.
         loop {
             if let Some(message) = rsmq.receive_message::<String>(name, None).await? {
                 return Ok(Received { queue: name.to_owned(), id: message.id });

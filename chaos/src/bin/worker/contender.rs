@@ -15,7 +15,6 @@ use crate::event_pipe::EventPipe;
 use crate::guard::{End, Guard};
 use crate::{Names, now_called};
 
-/// The timeout of an acquisition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AcquireTimeout {
     Endless,
@@ -36,7 +35,6 @@ impl AcquireTimeout {
     }
 }
 
-/// One contending task of a worker.
 #[derive(Debug)]
 pub(crate) struct Contender {
     orders: Arc<Orders>,
@@ -97,9 +95,9 @@ impl Contender {
             self.orders.objects.iter().filter(|it| it.kind != Kind::Latch).collect();
         let object = self.rng.choice(wanted).expect("there is something to want");
         let stay = match self.rng.u32(0..100) {
-            // Longer than a lease, so that the client must renew the hold. Renewals do not wait for
-            // replicas, so a promoted replica may have an older lease. Replicated objects are
-            // therefore held briefly.
+            // This time is longer than a lease, so the client must renew the hold. Renewals do not
+            // wait for replicas, so a promoted replica may have an older lease. Therefore
+            // replicated objects are held briefly.
             0 if !object.replicated => Duration::from_millis(self.orders.ttl_ms * 3 / 2),
             1..=5 => Duration::from_millis(self.rng.u64(100..600)),
             _ => Duration::from_micros(self.rng.u64(500..20_000)),
@@ -126,7 +124,7 @@ impl Contender {
         // A disobedient task has no token to write with.
         let may_disobey = self.orders.disobeys && !attempt.object.has_tokens();
         let granted = if may_disobey && self.rng.u32(0..10) == 0 {
-            // Long enough to overlap with another holder.
+            // This time is long enough to overlap with another holder.
             attempt.stay = DISOBEYS;
             self.disobey(&attempt).await
         } else {
@@ -180,7 +178,7 @@ impl Contender {
         })
     }
 
-    /// A semaphore never gets the permits of a killed process back. So no task waits for one
+    /// A semaphore never gets the permits of a killed process back. So no task waits for a permit
     /// without a timeout.
     async fn acquire_permit(
         &self,
@@ -235,7 +233,7 @@ impl Contender {
         Ok(())
     }
 
-    /// Acts as a holder without a request. For a queue, takes an element that was given back.
+    /// Acts as a holder, but sends no request. For a queue, takes an element that was given back.
     async fn disobey(&self, attempt: &Attempt) -> Result<Option<Guard>, Error> {
         if attempt.object.kind != Kind::Queue {
             return Ok(Some(Guard::Nothing { element: None }));
@@ -246,9 +244,9 @@ impl Contender {
         Ok(Some(Guard::Nothing { element }))
     }
 
-    /// Holds, and checks repeatedly whether it still does. The recorded time of a check is the time
-    /// before the check. If the process is suspended right after a check, it has done nothing since
-    /// that time.
+    /// Holds, and checks repeatedly whether it still holds. The recorded time of a check is the
+    /// time before the check. If the process is suspended right after a check, it has done nothing
+    /// since that time.
     async fn stay(&self, attempt: &Attempt, guard: Guard, entered: Nanos) {
         let hold = attempt.hold;
         let until = entered + nanos(attempt.stay);
@@ -270,7 +268,7 @@ impl Contender {
         match guard.release().await {
             Ok(End::Released) => self.pipe.send(&WorkerEvent::Left { hold, at: now() }),
             Ok(End::Done) => self.pipe.send(&WorkerEvent::Done { hold, at: now() }),
-            // The element may be done, so this is not recorded as a loss.
+            // The element may be done, so this error is not recorded as a loss.
             Err(_) if attempt.mode == Mode::Claim => {}
             Ok(End::Lost) | Err(_) => self.pipe.send(&WorkerEvent::Lost { hold, at: believed }),
         }

@@ -5,7 +5,6 @@ use leasehold::{
     SemaphoreGuard,
 };
 
-/// A hold of any kind.
 #[derive(Debug)]
 pub(crate) enum Guard {
     Lock(LockGuard),
@@ -19,8 +18,8 @@ pub(crate) enum Guard {
         /// Whether the claim ends by giving the element back, instead of reporting it as done.
         goes_back: bool,
     },
-    /// A disobedient task acts as a holder without a request. For a queue, it has an element that
-    /// was given back.
+    /// A disobedient task acts as a holder, but has sent no request. For a queue, it has an element
+    /// that was given back.
     Nothing {
         element: Option<String>,
     },

@@ -273,7 +273,7 @@ impl Task {
         }
     }
 
-    /// A guard of this task for `name`, if it has one that is held.
+    /// A guard of this task for `name`, if this guard is held.
     fn held(&self, name: &str) -> Option<&AnyGuard> {
         self.guards.get(name)?.iter().find(|guard| guard.is_held())
     }
@@ -373,7 +373,6 @@ impl Inside {
     }
 }
 
-/// One round of a contender.
 struct Round {
     kind: String,
     port: u16,
@@ -506,7 +505,6 @@ impl Done {
     }
 }
 
-/// One line of stdin.
 struct Command(Value);
 
 impl Command {
@@ -558,7 +556,6 @@ impl Flags {
         self.text(name).map(|text| text.parse().expect("a number"))
     }
 
-    /// Connects to the server of the counter.
     fn counter_port(&self) -> u16 {
         let url = self.text("counter-url").or_else(|| self.text("url"));
         let url = url.expect("a --url").trim_end_matches('/');

@@ -17,7 +17,8 @@ pub(crate) fn bodies(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the body of the function whose name was read last, if it has one.
+/// Returns the body of the function whose name was read last, or `None` if the function has no
+/// body.
 fn body(tokens: &mut Tokens<'_>) -> Option<Range<usize>> {
     let mut depth = 0_usize;
     loop {

@@ -27,7 +27,7 @@ const PARTS: [&str; 14] = [
     "twin",
 ];
 
-/// The folder of the copy. While this value exists, no other run uses the folder.
+/// The folder of the copy. While this value exists, no other run of the program uses the folder.
 pub(crate) struct WorkingCopy {
     folder: PathBuf,
     _lock: File,
@@ -44,14 +44,14 @@ impl WorkingCopy {
         Ok(Self { folder, _lock: lock })
     }
 
-    /// The path in the copy for `name`.
+    /// The path of the file `name` in the copy.
     pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
-/// Makes `folder` a copy of the sources in `root`. Files that are in `texts` get their text from
-/// there. Unchanged files keep their modification time, so cargo builds nothing twice.
+/// Makes `folder` a copy of the sources in `root`. Each file in `texts` gets its text from `texts`.
+/// Unchanged files keep their modification time, so cargo builds nothing twice.
 pub(crate) fn copy(root: &Path, folder: &Path, texts: &Texts) -> Result<(), String> {
     let output = |error: io::Error| format!("{}: {error}", folder.display());
     let mut files = BTreeSet::new();

@@ -1,9 +1,9 @@
 //! Plants defects in a copy of the sources, and shows that the tests find each of them.
 //!
-//! The defects are data: see [`list`]. One build contains all of them, as one test program. If
-//! defects change a function, it has all of the changed bodies, and each process runs the body of
-//! its own defect ([`planting`]). A process without the number of a defect has no defect, and its
-//! tests pass.
+//! The defects are data: see [`list`]. One build contains all defects in one test program. If
+//! defects change a function, the function has all of the changed bodies. Each process runs the
+//! body of its own defect ([`planting`]). A process without the number of a defect has no defect,
+//! and its tests pass.
 //!
 //! It is an error if a defect cannot be planted, does not build, or makes a test fail in an unknown
 //! way. It is also an error if a test fails without a defect. The program only reads the sources,
@@ -56,9 +56,9 @@ struct Edit {
 enum Finder {
     /// The simulation of a world, by its name, within a number of seeds.
     Simulation(&'static str),
-    /// As `Simulation`, from this seed on. Earlier seeds do not find the defect, and would take
-    /// long. If another seed finds the defect after a change of the sources, the search takes
-    /// longer.
+    /// The simulation of a world, by its name, with seeds from this number on. Earlier seeds do not
+    /// find the defect, and would take long. If another seed finds the defect after a change of the
+    /// sources, the search takes longer.
     SimulationFrom(&'static str, u64),
     /// A test of the library, by its full path.
     Unit(&'static str),
@@ -96,7 +96,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every defect.
 fn all() -> Vec<Case> {
     let simulated = DEFECTS.iter().map(|defect| (Finder::Simulation("run_served"), defect));
     let served = SERVED.iter().map(|defect| (Finder::Simulation("run_served"), defect));
@@ -105,14 +104,14 @@ fn all() -> Vec<Case> {
     all.map(|((finder, defect), number)| Case { number, finder, defect }).collect()
 }
 
-/// Returns those of `cases` whose description contains `part`, or all of them.
+/// Returns the `cases` whose description contains `part`. Without `part`, returns all of them.
 fn chosen(cases: &[Case], part: Option<&str>) -> Vec<Case> {
     let has = |case: &&Case| part.is_none_or(|part| case.defect.says.contains(part));
     cases.iter().filter(has).copied().collect()
 }
 
-/// Plants every defect, and searches for those whose description contains `part`. Returns whether
-/// each of these was found.
+/// Plants every defect, and searches for the defects whose description contains `part`. Returns
+/// whether all of these were found.
 fn plant_all(part: Option<&str>) -> Result<bool, String> {
     let all = all();
     let cases = chosen(&all, part);
@@ -144,7 +143,7 @@ fn read(file: &str) -> Result<String, String> {
     fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))
 }
 
-/// The target folder of this program. It also has the built dependencies of the project.
+/// The target folder of this program, which also has the built dependencies of the project.
 fn target() -> Result<PathBuf, String> {
     let program = env::current_exe().map_err(|error| format!("this program: {error}"))?;
     let target = program.ancestors().nth(2).ok_or("this program lies in no folder")?;
@@ -157,7 +156,7 @@ enum Search {
     Nothing(Finder),
 }
 
-/// The program in which defects are searched for.
+/// The program whose defects are searched for.
 struct Searches {
     program: Program,
     planted: Planted,
@@ -165,8 +164,8 @@ struct Searches {
 }
 
 impl Searches {
-    /// Searches for each of `cases`, and runs each of their tests without a defect. Returns the
-    /// defects that were not found.
+    /// Searches for each of `cases`. Also runs each test of `cases` once without a defect. Returns
+    /// the defects that were not found.
     fn run(&self, cases: &[Case]) -> Result<Vec<Case>, String> {
         // Tests that wait for servers come first. Simulations, which only compute, come last.
         let (stories, tests): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.is_told());

@@ -1,9 +1,9 @@
 //! Plants all defects into the sources. Each process then has the defect of its number.
 //!
-//! If defects change a function, it contains the changed bodies in addition to its own body, and
-//! looks up the number of the active defect. A file that is not Rust is part of the program as a
-//! text. Such a defect needs a copy of the program, in which it overwrites this text. The text is
-//! long enough for this.
+//! If defects change a function, the function contains the changed bodies in addition to its own
+//! body. It looks up the number of the active defect. A file that is not Rust is part of the
+//! program as a text. A defect in such a file needs a copy of the program, in which it overwrites
+//! this text. The text is padded, so that each replacement fits.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::{Case, Defect, Edit};
 /// The environment variable with the number of the defect that is active in a process.
 pub(crate) const NUMBER: &str = "LEASEHOLD_PLANTED";
 
-/// The libraries whose functions look up the number of the active defect, and the file of the
-/// lookup in each.
+/// The libraries whose functions look up the number of the active defect, each with the file of its
+/// lookup.
 const LIBRARIES: [(&str, &str); 2] =
     [("src/lib.rs", "src/planted.rs"), ("link/src/lib.rs", "link/src/planted.rs")];
 
 /// The file with the dependencies of the library's tests.
 const DEPENDENCIES: &str = "Cargo.toml";
 
-/// The library as its own dependency, for examples and integration tests. Its unit tests do not
-/// need this line, and with it they would build the library twice.
+/// The library as its own dependency, for examples and integration tests. The unit tests of the
+/// library do not need this line. With this line, they would build the library twice.
 const ITSELF: &str = "leasehold = { path = \".\", features = [\"testing\"] }\n";
 
 /// Returns the source of `number`. An invalid number counts as 0: no defect is active, and so none
@@ -129,7 +129,8 @@ fn changes(text: &str, changed: &str) -> Result<Vec<(usize, String)>, String> {
     Ok(changes.map(|(place, (_, after))| (place, after.to_owned())).collect())
 }
 
-/// The files of `functions`. Each function in them runs the body of the active defect.
+/// The texts of the files of `functions`. In these texts, each of `functions` runs the body of the
+/// active defect.
 fn switched(
     functions: Functions,
     read: impl Fn(&str) -> Result<String, String>,

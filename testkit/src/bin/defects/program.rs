@@ -14,7 +14,6 @@ use std::time::Duration;
 use crate::clock;
 use crate::planting::{NUMBER, Planted, Texts};
 
-/// The pause between two checks of a process.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The tests, built with all defects in them.
@@ -26,8 +25,8 @@ pub(crate) struct Program {
     sources: PathBuf,
     /// The positions in the program of each text that a defect overwrites.
     places: BTreeMap<&'static str, Vec<u64>>,
-    /// Guards the writing and the starting of a program. A new process has all open files of its
-    /// parent for a moment, and Linux does not start a program that is open for writing.
+    /// Guards the writing and the starting of a program. For a moment, a new process has all open
+    /// files of its parent. Linux does not start a program that any process has open for writing.
     starting: Mutex<()>,
 }
 
@@ -71,8 +70,8 @@ impl Program {
         Ok(Self { path, link, sources, places, starting: Mutex::new(()) })
     }
 
-    /// Runs a test. Returns its output and its exit status, which is missing if it did not end
-    /// within `longest`. The name of its temporary files is `name`.
+    /// Runs a test. Returns its output and its exit status. The status is `None` if the test did
+    /// not end within `longest`. The name of its temporary files is `name`.
     pub(crate) fn run(
         &self,
         run: &Run<'_>,
@@ -156,11 +155,11 @@ fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
 /// Builds the tests and returns the output of cargo. A little optimisation makes simulations three
 /// times as fast.
 ///
-/// The profile of dependencies must stay the same, because cargo would build them again otherwise.
+/// The profile of dependencies must stay the same. Otherwise cargo would build them again.
 fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     let mut cargo = Command::new(env!("CARGO"));
-    // `cargo run` sets variables that describe this program. Cargo would build a dependency that
-    // reads them again.
+    // `cargo run` sets variables that describe this program. If a dependency reads these variables,
+    // cargo would build the dependency again.
     let (names, of_us) = (env::vars_os().map(|(name, _)| name), ["CARGO_MANIFEST_", "CARGO_PKG_"]);
     for name in names.filter(|name| of_us.iter().any(|it| name.to_string_lossy().starts_with(it))) {
         cargo.env_remove(name);

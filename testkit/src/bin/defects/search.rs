@@ -10,11 +10,11 @@ use crate::{Finder, Outcome};
 /// The number of seeds within which a defect must be found.
 const SEEDS: u64 = 2_000;
 
-/// The number of seeds that must find nothing without a defect. `make simulate` runs more seeds
-/// with the same sources.
+/// Without a defect, this number of seeds must find nothing. `make simulate` runs more seeds with
+/// the same sources.
 const SOUND_SEEDS: u64 = 200;
 
-/// The longest time of a test. Without a defect, no test takes as long.
+/// The longest time of a test. Without a defect, no test takes this long.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// The test that found a defect, and how long it took.
@@ -75,7 +75,6 @@ fn by_simulation(passed: bool, text_out: &str, base: u64) -> Outcome {
     Ok(Some(Found { by: format!("simulation: {rule}"), after }))
 }
 
-/// Reads the output of a test that was selected by its name.
 fn by_test(name: &str, passed: bool, text_out: &str) -> Outcome {
     exactly_one(text_out)?;
     match passed {

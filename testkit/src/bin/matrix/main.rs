@@ -1,7 +1,7 @@
 //! Runs the tests that use Redis on every server of `make servers`, and writes the results.
-//! `matrix` runs all of them. `matrix redis-6.2` runs those on one server, `matrix redis-6.2
-//! redis_tls` one suite on this server, and `matrix redis-6.2 'testkit server'` one suite of the
-//! test kit.
+//! `matrix` runs all tests on all servers. `matrix redis-6.2` runs all tests on one server. `matrix
+//! redis-6.2 redis_tls` runs one suite on this server. `matrix redis-6.2 'testkit server'` runs one
+//! suite of the test kit.
 //!
 //! The folder `target/servers/NAME/results` keeps the output of each suite. The table in
 //! `docs/servers.md` contains the results of all suites. A test fails on a server that does not
@@ -47,7 +47,7 @@ fn run(on: Option<&str>, only: Option<&str>) -> io::Result<bool> {
     Ok(columns.iter().flat_map(|column| &column.results).flatten().all(SuiteResults::is_well))
 }
 
-/// All of `all`, or only the one that is called `name`.
+/// All of `all`, or only the item that is called `name`.
 fn chosen<'a, T>(
     all: &'a [T],
     name: Option<&str>,

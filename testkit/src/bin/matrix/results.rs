@@ -4,7 +4,6 @@
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SuiteResults {
     pub(crate) passed: usize,
-    /// The names of the failed tests.
     pub(crate) failed: Vec<String>,
     /// The tests that need an ability which the server does not have: the name of the test, and the
     /// ability.
@@ -14,7 +13,6 @@ pub(crate) struct SuiteResults {
 }
 
 impl SuiteResults {
-    /// Reads the output of a program of tests.
     pub(crate) fn read(output: &str) -> Self {
         let mut results = Self { ended: output.contains("\ntest result: "), ..Self::default() };
         for line in output.lines() {

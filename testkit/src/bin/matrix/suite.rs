@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 /// Tests that one command runs.
 pub(crate) struct Suite {
     pub(crate) name: String,
-    /// The arguments for `cargo test`.
     words: Vec<String>,
 }
 

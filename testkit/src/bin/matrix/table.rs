@@ -11,7 +11,6 @@ pub(crate) struct Column {
     pub(crate) results: Vec<Option<SuiteResults>>,
 }
 
-/// The whole page.
 pub(crate) fn table(suites: &[Suite], columns: &[Column]) -> String {
     let servers: Vec<_> = columns.iter().map(|column| column.server.as_str()).collect();
     let mut page = format!("{HEAD}\n| tests | {} |\n", servers.join(" | "));
@@ -45,7 +44,6 @@ fn unsupported(columns: &[Column]) -> String {
     }
 }
 
-/// Lists the failed tests.
 fn failures(suites: &[Suite], columns: &[Column]) -> String {
     let mut lines = String::new();
     for column in columns {

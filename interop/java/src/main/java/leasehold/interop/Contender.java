@@ -167,8 +167,8 @@ public final class Contender {
     }
 
     /**
-     * Holds for this time, and checks every few milliseconds whether the lease is over. The recorded time of a
-     * check is the time before it.
+     * Holds for this time, and checks every few milliseconds whether the lease is over. The
+     * recorded time of a check is the time before the check.
      */
     private void stay(Held held, long hold, String name, long stay) {
         long entered = System.nanoTime();

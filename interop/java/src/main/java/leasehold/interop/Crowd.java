@@ -30,12 +30,12 @@ import org.redisson.client.codec.StringCodec;
  * <p>With a read lock no thread adds. Each reader counts itself, and checks that
  * the counter does not change. A writer checks that there is no reader.
  *
- * <p>A stubborn crowd continues if the servers of the lock reject a request: it
- * repeats an acquisition, and forgets a release. It reports the rejections. Either
- * request may have left a hold of this thread, which never ends if the thread
- * reenters it again and again. So the thread first pauses until the lease is over.
+ * <p>A stubborn crowd continues if the servers of the lock reject a request. It repeats a rejected
+ * acquisition, does not repeat a rejected release, and reports the rejections. Either request may
+ * have left a hold of this thread. If the thread reentered this hold again and again, the hold
+ * would never end. So the thread first pauses until the lease is over.
  *
- * <p>A crowd that continues until a key says stop counts its rounds.
+ * <p>A crowd that continues until a stop key exists also counts its rounds.
  */
 final class Crowd {
     private final RedissonClient redisson;

@@ -14,8 +14,8 @@ import org.redisson.api.RedissonClient;
 /**
  * A hold of one thread, with a lease that is not renewed.
  *
- * <p>Redisson does not report the end of a lease. So this checks the clock. After a
- * late reply, it asks for the rest of the lease, if the thread still holds the lock.
+ * <p>Redisson does not report the end of a lease. So this class checks the clock. After a late
+ * reply, it asks Redis for the rest of the lease, if the thread still holds the lock.
  */
 abstract class Held {
     private final long leaseMillis;
@@ -61,8 +61,8 @@ abstract class Held {
         if (believesGrants() && System.nanoTime() - asked < SOON) {
             return true;
         }
-        // The reply took long, so the time of the grant is unknown. The rest of the lease is asked
-        // for.
+        // The reply took long, so the time of the grant is unknown. So this thread asks for the
+        // rest of the lease.
         long looked = System.nanoTime();
         long left = leftMillis();
         until = looked + (left - MARGIN) * 1_000_000;
@@ -75,9 +75,9 @@ abstract class Held {
     }
 
     /**
-     * Releases extra holds of this thread, which would last as long as the thread comes
-     * back within a lease. An acquisition without a reply may have been executed, and a
-     * failover may have lost a release.
+     * Releases extra holds of this thread. They exist if an acquisition without a reply was
+     * executed, or if a failover has lost a release. Extra holds would last as long as the thread
+     * comes back within a lease.
      */
     void dropOrphans() {}
 
@@ -164,7 +164,8 @@ abstract class Held {
 
     /**
      * Several locks. While Redisson's multi-lock waits, it holds members with a lease of twice the
-     * wait. In the end it prolongs their keys without a look whether it still holds them.
+     * wait. At the end of the wait, it extends the TTL of their keys, and does not check whether it
+     * still holds the members.
      */
     private static final class Multi extends Held {
         private final RLock all;
@@ -244,7 +245,7 @@ abstract class Held {
             return id != null;
         }
 
-        /** Sets the lease again, which succeeds only if this thread still holds the permit. */
+        /** Sets the lease again. This succeeds only if this thread still holds the permit. */
         @Override
         protected long leftMillis() {
             return permits.updateLeaseTime(id, lease, MILLISECONDS) ? lease : 0;

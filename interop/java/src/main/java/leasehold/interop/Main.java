@@ -9,10 +9,10 @@ import java.util.Map;
 /**
  * A process with a real Redisson client, which executes commands: a JSON line for each.
  *
- * <p>Commands are read from stdin and name a thread, because Redisson's locks belong
- * to threads. Commands of one thread are executed in order, those of different threads
- * at the same time. Replies are written as the commands complete. The end of stdin kills
- * the process together with all its holds, like a crash.
+ * <p>Commands are read from stdin and name a thread, because Redisson's locks belong to threads.
+ * Commands of one thread are executed in order. Commands of different threads are executed at the
+ * same time. Replies are written as the commands complete. The end of stdin kills the process
+ * together with all its holds, like a crash.
  */
 public final class Main {
     private final Peer peer;

@@ -15,9 +15,9 @@ import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
 
 /**
- * The Redisson client under test, and the one for the counters of crowds.
+ * The Redisson client under test, and the Redisson client for the counters of crowds.
  *
- * <p>They are the same, unless the counters are on a separate server.
+ * <p>If the counters have no separate server, both are the same client.
  */
 record Peer(RedissonClient redisson, RedissonClient counters) {
     private static final String CLUSTER = "redis-cluster://";

@@ -9,9 +9,9 @@ import org.redisson.config.SingleServerConfig;
 /**
  * A NameMapper that puts a prefix in front of every name.
  *
- * <p>The interface is {@code org.redisson.api.NameMapper} in Redisson 3 and
- * {@code org.redisson.config.NameMapper} in Redisson 4, so it is met by
- * reflection: we implement whatever {@code setNameMapper} asks for.
+ * <p>The interface is {@code org.redisson.api.NameMapper} in Redisson 3 and {@code
+ * org.redisson.config.NameMapper} in Redisson 4, so this class uses reflection, and implements the
+ * parameter type of {@code setNameMapper}.
  */
 final class PrefixMapper {
     private PrefixMapper() {}
