@@ -161,20 +161,16 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "assert_eq!(orders.get_many(&keys).await?, [None, Some(7)]);")]
     pub async fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
         let keys: Vec<_> = keys.iter().map(|key| self.key(key)).collect::<Result<_>>()?;
-        let mut values = vec![];
-        for keys in keys.chunks(TOGETHER) {
-            values.append(&mut self.read(keys).await?);
-        }
-        let value = |bytes: Option<Vec<u8>>| bytes.map(|bytes| self.value(&bytes)).transpose();
-        values.into_iter().map(value).collect()
+        let values = self.read(&keys).await?.into_iter();
+        values.map(|bytes| bytes.map(|bytes| self.value(&bytes)).transpose()).collect()
     }
 
-    /// Reads values. If they are too long for one reply, it sends several requests.
+    /// Reads values. If they are too many or too long for one reply, it sends several requests.
     async fn read(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let (name, mut values) = (self.name(), vec![]);
-        while let [first, ..] = &keys[values.len()..] {
-            let rest = &keys[values.len()..];
-            match self.engine().ask(name, |store| map::read(store, name, rest)).await? {
+        while let rest @ [first, ..] = &keys[values.len()..] {
+            let some = &rest[..rest.len().min(TOGETHER)];
+            match self.engine().ask(name, |store| map::read(store, name, some)).await? {
                 read if read.is_empty() => return Err(self.long_value(first)),
                 read => values.extend(read),
             }
@@ -500,11 +496,13 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 }
 
-/// Makes the methods that return a synchronizer of a key. Rustdoc says which one: `$which`.
+/// Makes the methods that return a synchronizer of a key. It has the name that the method `$java` of
+/// `RMap` gives to its object.
 macro_rules! synchronizers {
-    ($(fn $name:ident() -> $object:ident, $which:literal; $example:literal)+) => {$(
+    ($(fn $name:ident() -> $object:ident, $java:literal; $example:literal)+) => {$(
         #[doc = concat!("Returns the [`", stringify!($name), "`](crate::", "Client::",
-            stringify!($name), ") of `key`, ", $which, ". Sends no request.")]
+            stringify!($name), ") of `key`, with the name that `RMap.", $java,
+            "` of Redisson uses. Sends no request.")]
         ///
         /// # Errors
         ///
@@ -535,22 +533,22 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 
     synchronizers! {
-        fn fenced_lock() -> FencedLock, "the same lock as [`lock`](Self::lock), but with tokens";
-            "assert_eq!(orders.fenced_lock(\"42\")?.acquire().await?.token(), 1);"
+        fn fenced_lock() -> FencedLock, "getLock";
+            "assert!(orders.fenced_lock(\"42\")?.try_acquire().await?.is_some());"
 
-        fn fair_lock() -> Lock, "as `RMap.getFairLock` does";
+        fn fair_lock() -> Lock, "getFairLock";
             "assert!(orders.fair_lock(\"42\")?.try_acquire().await?.is_some());"
 
-        fn read_write_lock() -> ReadWriteLock, "as `RMap.getReadWriteLock` does";
+        fn read_write_lock() -> ReadWriteLock, "getReadWriteLock";
             "assert!(orders.read_write_lock(\"42\")?.read().try_acquire().await?.is_some());"
 
-        fn semaphore() -> Semaphore, "as `RMap.getSemaphore` does";
+        fn semaphore() -> Semaphore, "getSemaphore";
             "orders.semaphore(\"42\")?.set_if_absent(3).await?;"
 
-        fn expirable_semaphore() -> ExpirableSemaphore, "as `RMap.getPermitExpirableSemaphore` does";
+        fn expirable_semaphore() -> ExpirableSemaphore, "getPermitExpirableSemaphore";
             "orders.expirable_semaphore(\"42\")?.set_if_absent(3).await?;"
 
-        fn latch() -> Latch, "as `RMap.getCountDownLatch` does";
+        fn latch() -> Latch, "getCountDownLatch";
             "orders.latch(\"42\")?.set(1).await?;"
     }
 }
