@@ -173,9 +173,8 @@ fn texts_have_the_same_bytes<KC: Codec<String>, VC: Codec<String>>(
     let map = both.rust.map::<String, String>("texts").unwrap().codecs(keys, values);
     for (at, text) in texts.iter().enumerate() {
         let key = format!("key:{at}");
-        let ask = |op: &str| {
-            both.ask(op, "texts", json!({ "codec": codec, "key": key, "value": text }))
-        };
+        let ask =
+            |op: &str| both.ask(op, "texts", json!({ "codec": codec, "key": key, "value": text }));
         map.insert(&key, text).unwrap();
         assert_eq!(ask("map.get").text(), *text);
         assert!(ask("map.removeIf").is_true(), "other bytes than Java's: {text}");
