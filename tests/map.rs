@@ -2,21 +2,19 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
 use futures_util::future::join_all;
 use leasehold::{
-    Client, Error, LostReason, Map, MemoryStore, Set,
-    codec::{Bytes, Json, Kryo5Text, TaggedJson, Text},
+    Client, Error, LostReason, Map, MemoryStore, Result, Set,
+    codec::{Bytes, Kryo5Text, TaggedJson, Text},
 };
-use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
+const KEY: &str = "42";
+const BRIEF: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(30);
 
 fn orders(store: &MemoryStore) -> Map<String, u32> {
@@ -27,54 +25,36 @@ fn seen(store: &MemoryStore) -> Set<String> {
     Client::with_store(store).set("seen").unwrap()
 }
 
-fn order() -> String {
-    "42".to_owned()
-}
-
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Order {
-    total_cents: u32,
-    note: Option<String>,
+/// Gets the value of `KEY` as a new client, which computes the value if there is none.
+async fn value<F>(store: &MemoryStore, wait: Duration, compute: impl FnOnce() -> F) -> Result<u32>
+where
+    F: Future<Output = Result<u32>>,
+{
+    orders(store).get_or_insert_with(KEY, wait, compute).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_codec_writes_its_bytes_into_the_hash() {
     let store = MemoryStore::new();
-    let client = Client::with_store(&store);
     let field = |key: &[u8]| store.field("data", key).unwrap();
-    let text = client.map::<String, u32>("data").unwrap();
-    text.insert(&order(), &7).await.unwrap();
-    assert_eq!(field(b"42"), b"7");
-
-    let raw = client.map::<Vec<u8>, Vec<u8>>("data").unwrap().codec(Bytes);
-    raw.insert(&vec![0, 255], &vec![]).await.unwrap();
+    let client = Client::with_store(&store);
+    let numbers = client.map::<String, i64>("data").unwrap();
+    numbers.clone().codecs(Kryo5Text, Text).insert(KEY, &7).await.unwrap();
+    assert_eq!(field(&[3, b'4', 0xb2]), b"7");
+    numbers.codecs(Text, Kryo5Text).insert(KEY, &42).await.unwrap();
+    assert_eq!(field(b"42"), [9, 0x54]);
+    let bytes = client.map::<Vec<u8>, Vec<u8>>("data").unwrap().codec(Bytes);
+    bytes.insert(&vec![0, 255], &vec![]).await.unwrap();
     assert_eq!(field(&[0, 255]), b"");
-
-    let kryo = client.map::<String, i64>("data").unwrap().codec(Kryo5Text);
-    kryo.insert(&order(), &42).await.unwrap();
-    assert_eq!(field(&[3, b'4', 0xb2]), [9, 0x54]);
-
-    let order_7 = Order { total_cents: 7, note: None };
-    let json = client.map::<String, Order>("data").unwrap().codecs(Text, Json);
-    json.insert(&"json".to_owned(), &order_7).await.unwrap();
-    assert_eq!(field(b"json"), br#"{"totalCents":7}"#);
-
-    let class = TaggedJson::new("com.ex.Order");
-    let tagged = client.map::<String, Order>("data").unwrap().codecs(TaggedJson::plain(), class);
-    tagged.insert(&order(), &order_7).await.unwrap();
-    assert_eq!(field(b"\"42\""), br#"{"@class":"com.ex.Order","totalCents":7}"#);
-    assert_eq!(tagged.get(&order()).await.unwrap(), Some(order_7));
 }
 
 #[tokio::test(start_paused = true)]
 async fn error_names_the_codec_of_the_writer() {
-    let store = MemoryStore::new();
-    let client = Client::with_store(&store);
+    let client = Client::in_memory();
     let kryo = client.map::<String, String>("data").unwrap().codecs(Text, Kryo5Text);
-    kryo.insert(&order(), &"test1".to_owned()).await.unwrap();
+    kryo.insert(KEY, &"test1".to_owned()).await.unwrap();
     let text = client.map::<String, u32>("data").unwrap();
-    let error = text.get(&order()).await.unwrap_err();
+    let error = text.get(KEY).await.unwrap_err();
     assert!(matches!(&error, Error::Codec { codec, .. } if codec == "Text"), "{error:?}");
     let shown = error.to_string();
     assert!(shown.starts_with("cannot convert a value of `data` with codec Text: "), "{shown}");
@@ -82,8 +62,8 @@ async fn error_names_the_codec_of_the_writer() {
     assert!(!error.is_transient() && !error.is_busy());
     // `insert` changes the value first, and then fails because it cannot convert the old value to
     // return it.
-    text.insert(&order(), &7).await.unwrap_err();
-    assert_eq!(text.get(&order()).await.unwrap(), Some(7));
+    text.insert(KEY, &7).await.unwrap_err();
+    assert_eq!(text.get(KEY).await.unwrap(), Some(7));
 
     let tagged = client.map::<u32, BTreeMap<String, u32>>("data").unwrap();
     let tagged = tagged.codecs(Text, TaggedJson::plain());
@@ -93,8 +73,8 @@ async fn error_names_the_codec_of_the_writer() {
 
 #[tokio::test(start_paused = true)]
 async fn stream_returns_each_entry() {
-    let store = MemoryStore::new();
-    let numbers = Client::with_store(&store).map::<u32, u32>("numbers").unwrap();
+    let client = Client::in_memory();
+    let numbers = client.map::<u32, u32>("numbers").unwrap();
     let all: Vec<_> = (0..300).map(|n| (n, n * n)).collect();
     numbers.insert_many(&all).await.unwrap();
     assert_eq!(numbers.len().await.unwrap(), 300);
@@ -107,7 +87,7 @@ async fn stream_returns_each_entry() {
     assert_eq!(read, all);
     assert_eq!(stream.next().await.unwrap(), None);
 
-    let elements = Client::with_store(&store).set::<u32>("elements").unwrap();
+    let elements = client.set::<u32>("elements").unwrap();
     for n in 0..300 {
         elements.insert(&n).await.unwrap();
     }
@@ -118,8 +98,7 @@ async fn stream_returns_each_entry() {
 
 #[tokio::test(start_paused = true)]
 async fn entry_that_cannot_be_read_does_not_end_the_stream() {
-    let store = MemoryStore::new();
-    let client = Client::with_store(&store);
+    let client = Client::in_memory();
     client.map::<u32, String>("data").unwrap().insert(&1, &"x".to_owned()).await.unwrap();
     let numbers = client.map::<u32, u32>("data").unwrap();
     numbers.insert(&2, &7).await.unwrap();
@@ -131,127 +110,71 @@ async fn entry_that_cannot_be_read_does_not_end_the_stream() {
 // Locks of entries.
 
 #[tokio::test(start_paused = true)]
-async fn entry_is_not_written_after_the_loss_of_its_lock() {
-    let store = MemoryStore::new();
-    let orders = orders(&store);
-    let guard = orders.lock(&order()).unwrap().acquire().await.unwrap();
-    guard.write([orders.insertion(&order(), &7).unwrap()]).await.unwrap();
-    store.lose(guard.name().as_str());
-    for write in [orders.insertion(&order(), &8), orders.removal(&order())] {
-        let late = guard.write([write.unwrap()]).await;
-        assert!(matches!(late, Err(Error::Lost { .. })), "{late:?}");
-    }
-    assert_eq!(orders.get(&order()).await.unwrap(), Some(7));
-}
-
-#[tokio::test(start_paused = true)]
 async fn present_value_is_returned_while_a_dead_client_has_its_lock() {
     let store = MemoryStore::new();
-    let (dead, orders) = (orders(&store), orders(&store));
-    let guard = dead.lock(&order()).unwrap().acquire().await.unwrap();
+    let dead = orders(&store);
+    let _guard = dead.lock(KEY).unwrap().acquire().await.unwrap();
     let late = async {
         sleep(LONG / 2).await;
-        dead.insert(&order(), &7).await.unwrap();
+        dead.insert(KEY, &7).await.unwrap();
     };
-    let key = order();
-    let got = orders.get_or_insert_with(&key, LONG, async || Ok::<_, Error>(8));
+    let got = value(&store, LONG, async || Ok(8));
     assert_eq!(tokio::join!(got, late).0.unwrap(), 7);
-    drop(guard);
 }
 
 #[tokio::test(start_paused = true)]
 async fn absent_value_is_computed_by_only_one_client() {
-    let store = MemoryStore::new();
-    let computed = Arc::new(AtomicU32::new(0));
-    let callers = (0..20).map(|_| {
-        let (orders, computed) = (orders(&store), Arc::clone(&computed));
-        tokio::spawn(async move {
-            let compute = async || {
-                sleep(Duration::from_secs(1)).await;
-                Ok::<_, Error>(computed.fetch_add(1, Ordering::SeqCst))
-            };
-            orders.get_or_insert_with(&order(), LONG, compute).await
-        })
-    });
-    for value in join_all(callers).await {
-        assert_eq!(value.unwrap().unwrap(), 0);
-    }
-    assert_eq!(computed.load(Ordering::SeqCst), 1);
+    let (store, computed) = (MemoryStore::new(), AtomicU32::new(0));
+    let compute = async || {
+        sleep(BRIEF).await;
+        Ok(computed.fetch_add(1, Ordering::SeqCst))
+    };
+    let values = join_all((0..20).map(|_| value(&store, LONG, compute))).await;
+    assert!(values.into_iter().all(|value| value.unwrap() == 0));
+    assert_eq!(computed.into_inner(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_for_a_computation_of_another_client_is_bounded() {
+async fn wait_for_a_computation_is_bounded_and_ends_with_the_lease_of_a_dead_process() {
     let store = MemoryStore::new();
-    let _computes = orders(&store).lock(&order()).unwrap().acquire().await.unwrap();
-    let wait = Duration::from_secs(2);
-    let timed_out = orders(&store).get_or_insert_with(&order(), wait, async || Ok(7)).await;
-    assert!(matches!(timed_out, Err(Error::TimedOut { waited, .. }) if waited == wait));
-    let zero = orders(&store);
-    let zero = zero.get_or_insert_with(&order(), Duration::ZERO, async || Ok(7)).await;
-    assert!(matches!(zero, Err(Error::Duration(_))), "{zero:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn value_of_a_dead_process_is_computed_after_its_lease() {
-    let store = MemoryStore::new();
-    let dies = Client::builder().ttl(Duration::from_secs(3)).with_store(&store);
+    let dies = Client::builder().ttl(BRIEF * 3 / 2).with_store(&store);
     let dies = dies.map::<String, u32>("orders").unwrap();
     // Nothing renews or releases the lock of `dies`, as if its process had died.
-    dies.lock(&order()).unwrap().acquire().await.unwrap().forget();
-    let compute = async || Ok::<_, Error>(7);
-    let short = orders(&store).get_or_insert_with(&order(), Duration::from_secs(2), compute).await;
-    assert!(matches!(short, Err(Error::TimedOut { .. })), "{short:?}");
-    let computed =
-        orders(&store).get_or_insert_with(&order(), Duration::from_secs(2), compute).await;
-    assert_eq!(computed.unwrap(), 7);
+    dies.lock(KEY).unwrap().acquire().await.unwrap().forget();
+    let zero = value(&store, Duration::ZERO, async || Ok(7)).await;
+    assert!(matches!(zero, Err(Error::Duration(_))), "{zero:?}");
+    let short = value(&store, BRIEF, async || Ok(7)).await;
+    assert!(matches!(short, Err(Error::TimedOut { waited: BRIEF, .. })), "{short:?}");
+    assert_eq!(value(&store, BRIEF, async || Ok(7)).await.unwrap(), 7);
 }
 
 #[tokio::test(start_paused = true)]
 async fn computed_value_is_not_inserted_after_the_lock_is_lost() {
     let store = MemoryStore::new();
-    let (first, second) = (orders(&store), orders(&store));
-    let lock = first.lock(&order()).unwrap();
-    // The lock is lost, and the client has not noticed it when the computation ends.
-    let compute = async || {
-        store.lose(lock.name().as_str());
-        Ok(7)
-    };
-    let lost = first.get_or_insert_with(&order(), LONG, compute).await;
-    assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
-    assert_eq!(second.get(&order()).await.unwrap(), None);
-    // The lock is lost, and the client notices it while the computation runs.
-    let compute = async || {
-        store.lose(lock.name().as_str());
-        sleep(LONG).await;
-        Ok(7)
-    };
-    let lost = first.get_or_insert_with(&order(), LONG, compute).await;
-    assert!(matches!(lost, Err(Error::Lost { reason: LostReason::NotOwned, .. })), "{lost:?}");
-    assert_eq!(second.get(&order()).await.unwrap(), None);
+    let orders = orders(&store);
+    let lock = orders.lock(KEY).unwrap();
+    // The computation ends before the client notices the loss, or while it still runs.
+    for takes in [Duration::ZERO, LONG] {
+        let compute = async || {
+            store.lose(lock.name().as_str());
+            sleep(takes).await;
+            Ok(7)
+        };
+        let lost = value(&store, LONG, compute).await;
+        assert!(matches!(lost, Err(Error::Lost { reason: LostReason::NotOwned, .. })), "{lost:?}");
+        assert_eq!(orders.get(KEY).await.unwrap(), None);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn failed_computation_inserts_nothing() {
-    #[derive(Debug)]
-    enum Failed {
-        Mine,
-        Store(Error),
-    }
-    impl From<Error> for Failed {
-        fn from(error: Error) -> Self {
-            Self::Store(error)
-        }
-    }
+    type Failed = Box<dyn std::error::Error>;
     let store = MemoryStore::new();
     let orders = orders(&store);
-    match orders.get_or_insert_with(&order(), LONG, async || Err(Failed::Mine)).await {
-        Err(Failed::Mine) => {}
-        Err(Failed::Store(error)) => panic!("{error}"),
-        Ok(value) => panic!("{value}"),
-    }
-    assert!(!orders.lock(&order()).unwrap().is_locked().await.unwrap());
-    let value = orders.get_or_insert_with(&order(), LONG, async || Ok::<_, Error>(7)).await;
-    assert_eq!(value.unwrap(), 7);
+    let failed = orders.get_or_insert_with(KEY, LONG, async || Err(Failed::from("mine"))).await;
+    assert_eq!(failed.unwrap_err().to_string(), "mine");
+    assert!(!orders.lock(KEY).unwrap().is_locked().await.unwrap());
+    assert_eq!(value(&store, LONG, async || Ok(7)).await.unwrap(), 7);
 }
 
 /// `insert` does not take the lock of the entry, so it can set a value during a computation. Java's
@@ -259,13 +182,13 @@ async fn failed_computation_inserts_nothing() {
 #[tokio::test(start_paused = true)]
 async fn value_of_another_client_wins_over_the_computed_value() {
     let store = MemoryStore::new();
-    let (mine, other) = (orders(&store), orders(&store));
+    let other = orders(&store);
     let compute = async || {
-        other.insert(&order(), &8).await.unwrap();
-        Ok::<_, Error>(7)
+        other.insert(KEY, &8).await.unwrap();
+        Ok(7)
     };
-    assert_eq!(mine.get_or_insert_with(&order(), LONG, compute).await.unwrap(), 8);
-    assert_eq!(mine.get(&order()).await.unwrap(), Some(8));
+    assert_eq!(value(&store, LONG, compute).await.unwrap(), 8);
+    assert_eq!(other.get(KEY).await.unwrap(), Some(8));
 }
 
 // The set.
@@ -274,15 +197,15 @@ async fn value_of_another_client_wins_over_the_computed_value() {
 async fn set_has_each_element_once() {
     let store = MemoryStore::new();
     let (one, other) = (seen(&store), seen(&store));
-    assert!(one.insert(&order()).await.unwrap());
-    assert!(!other.insert(&order()).await.unwrap());
-    assert!(other.contains(&order()).await.unwrap());
+    assert!(one.insert(KEY).await.unwrap());
+    assert!(!other.insert(KEY).await.unwrap());
+    assert!(other.contains(KEY).await.unwrap());
     assert!(one.insert_all_if_none(&[]).await.unwrap());
     let many: Vec<_> = (0..4_001).map(|n: u32| n.to_string()).collect();
     let refused = one.insert_all_if_none(&many).await.unwrap_err();
     assert!(matches!(refused, Error::TooMany { most: 4_000, .. }), "{refused}");
     assert!(!one.insert_all_if_none(&many[..4_000]).await.unwrap());
-    assert!(one.remove(&order()).await.unwrap());
+    assert!(one.remove(KEY).await.unwrap());
     assert!(one.insert_all_if_none(&many[..4_000]).await.unwrap());
     assert_eq!(other.len().await.unwrap(), 4_000);
 }
@@ -290,8 +213,8 @@ async fn set_has_each_element_once() {
 #[tokio::test(start_paused = true)]
 async fn lock_of_a_set_element_has_the_same_name_as_in_redisson() {
     let store = MemoryStore::new();
-    let lock = seen(&store).lock(&"test1".to_owned()).unwrap();
+    let lock = seen(&store).lock("test1").unwrap();
     assert_eq!(lock.name().as_str(), "{seen}:sMUTHC2Ql4EaCGlDp3W/MQ:lock");
-    let kryo = seen(&store).codec(Kryo5Text).lock(&"test1".to_owned()).unwrap();
+    let kryo = seen(&store).codec(Kryo5Text).lock("test1").unwrap();
     assert_eq!(kryo.name().as_str(), "{seen}:1YYJvWKPQAOHqhq/jABzZA:lock");
 }

@@ -1,20 +1,24 @@
 //! The map and the set on a real server: their keys, their costs, and faults.
 
 use crate::common::{
-    GUIDE, SOON, as_user, client, commands_of_the_guide, follow, hash, keys, ms, within,
+    GUIDE, SOON, as_user, client, commands_of_the_guide, follow, hash, keys, ms,
+    permissions_are_exact, within,
 };
-use leasehold::{Client, Error, Map, Set};
+use leasehold::{Client, Error, Result};
 use testkit::{Proxy, Redis};
 use tokio::time::sleep;
 
+const KEY: &str = "42";
+
 fn order() -> String {
-    "42".to_owned()
+    KEY.to_owned()
 }
 
-/// A map and a set of a client that connects through `proxy`, which can lose replies.
-async fn behind(proxy: &Proxy) -> (Map<String, u32>, Set<String>) {
-    let client = Client::builder().command_timeout(ms(500)).connect(&proxy.url()).await.unwrap();
-    (client.map("orders").unwrap(), client.set("seen").unwrap())
+/// Creates the user of maps as the guide describes, and returns the command for this.
+fn user_of_maps(redis: &Redis) -> Vec<&'static str> {
+    let words = commands_of_the_guide("maps").swap_remove(0);
+    follow(redis, &words);
+    words
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,11 +26,11 @@ async fn map_is_a_hash_and_set_is_a_set() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let orders = client.map::<String, u32>("orders").unwrap();
-    orders.insert(&order(), &7).await.unwrap();
+    orders.insert(KEY, &7).await.unwrap();
     orders.insert_many(&[("43".to_owned(), 8)]).await.unwrap();
     assert_eq!(hash(&redis, "orders"), [("42".into(), "7".into()), ("43".into(), "8".into())]);
     let seen = client.set::<String>("seen").unwrap();
-    seen.insert(&order()).await.unwrap();
+    seen.insert(KEY).await.unwrap();
     assert_eq!(redis.command(&["SMEMBERS", "seen"]).list()[0].text(), "42");
     // Each idempotency key has a TTL.
     for key in keys(&redis).iter().filter(|key| key.contains("__receipt")) {
@@ -39,32 +43,25 @@ async fn map_is_a_hash_and_set_is_a_set() {
 async fn retried_map_change_returns_the_result_of_the_first_try() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
-    let (orders, seen) = behind(&proxy).await;
-    let losing = || proxy.lose_reply_to("EVALSHA");
-    orders.insert(&order(), &7).await.unwrap();
-    losing();
-    assert_eq!(within(SOON, "insert", orders.insert(&order(), &8)).await.unwrap(), Some(7));
-    losing();
-    assert!(within(SOON, "compare", orders.compare_and_set(&order(), &8, &9)).await.unwrap());
-    losing();
-    assert_eq!(within(SOON, "add", orders.add(&order(), 1)).await.unwrap(), 10);
-    losing();
-    assert_eq!(within(SOON, "remove", orders.remove(&order())).await.unwrap(), Some(10));
-    losing();
-    let key = order();
-    let absent = orders.insert_if_absent(&key, &7);
-    assert_eq!(within(SOON, "insert if absent", absent).await.unwrap(), None);
-    losing();
-    assert!(within(SOON, "remove if", orders.remove_if(&order(), &7)).await.unwrap());
-    losing();
-    assert!(within(SOON, "insert", seen.insert(&order())).await.unwrap());
-    losing();
-    assert_eq!(within(SOON, "pop", seen.pop()).await.unwrap(), Some(order()));
-    losing();
+    let client = Client::builder().command_timeout(ms(500)).connect(&proxy.url()).await.unwrap();
+    let orders = client.map::<String, u32>("orders").unwrap();
+    let seen = client.set::<String>("seen").unwrap();
+    async fn retried<T>(proxy: &Proxy, change: impl Future<Output = Result<T>>) -> T {
+        proxy.lose_reply_to("EVALSHA");
+        within(SOON, "the second try", change).await.unwrap()
+    }
+    orders.insert(KEY, &7).await.unwrap();
+    assert_eq!(retried(&proxy, orders.insert(KEY, &8)).await, Some(7));
+    assert!(retried(&proxy, orders.compare_and_set(KEY, &8, &9)).await);
+    assert_eq!(retried(&proxy, orders.add(KEY, 1)).await, 10);
+    assert_eq!(retried(&proxy, orders.remove(KEY)).await, Some(10));
+    assert_eq!(retried(&proxy, orders.insert_if_absent(KEY, &7)).await, None);
+    assert!(retried(&proxy, orders.remove_if(KEY, &7)).await);
+    assert!(retried(&proxy, seen.insert(KEY)).await);
+    assert_eq!(retried(&proxy, seen.pop()).await, Some(order()));
     let both = [order(), "43".to_owned()];
-    assert!(within(SOON, "all", seen.insert_all_if_none(&both)).await.unwrap());
-    losing();
-    assert!(within(SOON, "remove", seen.remove(&order())).await.unwrap());
+    assert!(retried(&proxy, seen.insert_all_if_none(&both)).await);
+    assert!(retried(&proxy, seen.remove(KEY)).await);
     assert_eq!(proxy.lost_replies(), 10);
     assert_eq!((orders.len().await.unwrap(), seen.len().await.unwrap()), (0, 1));
 }
@@ -73,35 +70,17 @@ async fn retried_map_change_returns_the_result_of_the_first_try() {
 async fn entry_ends_with_its_ttl() {
     let redis = Redis::start_with_field_ttls();
     let orders = client(&redis).await.map::<String, u32>("orders").unwrap();
-    orders.insert(&order(), &6).await.unwrap();
-    assert_eq!(orders.insert_for(&order(), &7, ms(60_000)).await.unwrap(), Some(6));
+    orders.insert(KEY, &6).await.unwrap();
+    assert_eq!(orders.insert_for(KEY, &7, ms(60_000)).await.unwrap(), Some(6));
     let ttl = || redis.command(&["HPTTL", "orders", "FIELDS", "1", "42"]).list()[0].number();
     assert!((50_000..=60_000).contains(&ttl()), "{}", ttl());
-    assert_eq!(orders.add(&order(), 1).await.unwrap(), 8);
+    assert_eq!(orders.add(KEY, 1).await.unwrap(), 8);
     assert!(ttl() > 0);
-    assert_eq!(orders.insert(&order(), &9).await.unwrap(), Some(8));
+    assert_eq!(orders.insert(KEY, &9).await.unwrap(), Some(8));
     assert_eq!(ttl(), -1);
-    orders.insert_for(&order(), &10, ms(20)).await.unwrap();
+    orders.insert_for(KEY, &10, ms(20)).await.unwrap();
     sleep(ms(40)).await;
-    assert_eq!((orders.get(&order()).await.unwrap(), orders.len().await.unwrap()), (None, 0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn old_server_refuses_a_ttl() {
-    let redis = Redis::start();
-    let orders = client(&redis).await.map::<String, u32>("orders").unwrap();
-    orders.insert(&order(), &6).await.unwrap();
-    match orders.insert_for(&order(), &7, ms(60_000)).await {
-        // This server knows the TTL of a field, so the call succeeds.
-        Ok(before) => assert_eq!(before, Some(6)),
-        Err(error) => {
-            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-            assert!(error.to_string().contains("use Redis 7.4, Valkey 9 or newer"), "{error}");
-            assert_eq!(orders.get(&order()).await.unwrap(), Some(6));
-            // A rejected change leaves no idempotency key.
-            assert_eq!(keys(&redis).len(), 2, "{:?}", keys(&redis));
-        }
-    }
+    assert_eq!((orders.get(KEY).await.unwrap(), orders.len().await.unwrap()), (None, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,12 +91,12 @@ async fn key_of_another_type_is_reported() {
     let map = client.map::<String, u32>("text").unwrap();
     let set = client.set::<String>("text").unwrap();
     for error in [
-        map.get(&order()).await.unwrap_err(),
-        map.insert(&order(), &7).await.unwrap_err(),
-        map.add(&order(), 7).await.unwrap_err(),
+        map.get(KEY).await.unwrap_err(),
+        map.insert(KEY, &7).await.unwrap_err(),
+        map.add(KEY, 7).await.unwrap_err(),
         map.insert_many(&[(order(), 7)]).await.unwrap_err(),
         map.stream().next().await.unwrap_err(),
-        set.insert(&order()).await.unwrap_err(),
+        set.insert(KEY).await.unwrap_err(),
         set.pop().await.unwrap_err(),
     ] {
         let is_text = matches!(&error, Error::WrongType { found, .. } if found == "string");
@@ -131,16 +110,16 @@ async fn key_of_another_type_is_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn denied_map_change_leaves_no_idempotency_key() {
     let redis = Redis::start();
-    let words = commands_of_the_guide("maps").swap_remove(0);
-    follow(&redis, &words);
-    redis.command(&["ACL", "SETUSER", "maps", "-hset", "-sadd"]);
+    user_of_maps(&redis);
+    redis.command(&["ACL", "SETUSER", "maps", "-hset", "-hincrby", "-sadd"]);
     let client = as_user(&redis, "maps").await;
     let orders = client.map::<String, u32>("app:orders").unwrap();
     let seen = client.set::<String>("app:seen").unwrap();
     for error in [
-        orders.insert(&order(), &7).await.unwrap_err(),
+        orders.insert(KEY, &7).await.unwrap_err(),
         orders.insert_many(&[(order(), 7)]).await.unwrap_err(),
-        seen.insert(&order()).await.unwrap_err(),
+        orders.add(KEY, 7).await.unwrap_err(),
+        seen.insert(KEY).await.unwrap_err(),
     ] {
         assert!(matches!(error, Error::Forbidden { .. }), "{error}");
     }
@@ -150,37 +129,33 @@ async fn denied_map_change_leaves_no_idempotency_key() {
 #[tokio::test(flavor = "multi_thread")]
 async fn acl_user_for_maps_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
-    let words = commands_of_the_guide("maps").swap_remove(0);
-    follow(&redis, &words);
+    let mut words = user_of_maps(&redis);
     redis.command(&["ACL", "LOG", "RESET"]);
     let before = redis.calls();
     let client = as_user(&redis, "maps").await;
     let orders = client.map::<String, u32>("app:orders").unwrap();
-    orders.insert(&order(), &7).await.unwrap();
+    orders.insert(KEY, &7).await.unwrap();
     orders.insert_many(&[(order(), 8)]).await.unwrap();
-    assert_eq!(orders.get(&order()).await.unwrap(), Some(8));
-    assert!(orders.contains(&order()).await.unwrap());
-    assert_eq!(orders.add(&order(), 1).await.unwrap(), 9);
+    assert_eq!(orders.get(KEY).await.unwrap(), Some(8));
+    assert!(orders.contains(KEY).await.unwrap());
+    assert_eq!(orders.add(KEY, 1).await.unwrap(), 9);
     assert_eq!(orders.len().await.unwrap(), 1);
     assert!(orders.stream().next().await.unwrap().is_some());
-    orders.remove(&order()).await.unwrap();
+    orders.remove(KEY).await.unwrap();
     let seen = client.set::<String>("app:seen").unwrap();
-    assert!(seen.insert(&order()).await.unwrap());
-    assert!(seen.contains(&order()).await.unwrap());
+    assert!(seen.insert(KEY).await.unwrap());
+    assert!(seen.contains(KEY).await.unwrap());
     assert_eq!(seen.members().await.unwrap(), [order()]);
     assert_eq!(seen.pop().await.unwrap(), Some(order()));
     assert_eq!(seen.len().await.unwrap(), 0);
     redis.command(&["SCRIPT", "FLUSH"]);
     redis.command(&["SET", "app:text", "x"]);
     let text = client.map::<String, u32>("app:text").unwrap();
-    assert!(matches!(text.get(&order()).await, Err(Error::WrongType { .. })));
+    assert!(matches!(text.get(KEY).await, Err(Error::WrongType { .. })));
     assert!(client.health().await.round_trip.is_some());
-    assert!(redis.command(&["ACL", "LOG"]).list().is_empty());
-    let calls = redis.calls().since(&before);
-    let may_run = words.iter().filter_map(|word| word.strip_prefix('+'));
     // The user needs `del` only after a change that the ACL denies.
-    let idle: Vec<&str> = may_run.filter(|it| calls.of(it) == 0 && *it != "del").collect();
-    assert!(idle.is_empty(), "never used: {idle:?}");
+    words.retain(|word| *word != "+del");
+    permissions_are_exact(&redis, &before, &words);
 }
 
 /// The permissions that the section on maps adds for locks of keys. Redis 7.0 has no `HPEXPIRE`.
@@ -194,7 +169,7 @@ fn permissions_for_locks_of_keys() -> Vec<&'static str> {
 #[tokio::test(flavor = "multi_thread")]
 async fn acl_users_for_maps_can_lock_map_keys() {
     let redis = Redis::start();
-    follow(&redis, &commands_of_the_guide("maps")[0]);
+    user_of_maps(&redis);
     let once = ["on", ">secret", "resetkeys", "resetchannels", "-@all", "leasehold"];
     let mut lock = commands_of_the_guide("leasehold").swap_remove(0);
     lock.retain(|word| !once.contains(word));
@@ -206,14 +181,14 @@ async fn acl_users_for_maps_can_lock_map_keys() {
         let one = as_user(&redis, user).await.map::<String, u32>("app:orders").unwrap();
         let other = as_user(&redis, user).await.map("app:orders").unwrap();
         let [one, other] = [one, other].map(|orders| orders.notify_local_caches(true));
-        let guard = one.lock(&order()).unwrap().acquire().await.unwrap();
+        let guard = one.lock(KEY).unwrap().acquire().await.unwrap();
         let computing = tokio::spawn(async move {
-            other.get_or_insert_with(&order(), SOON, async || Ok::<_, Error>(7)).await
+            other.get_or_insert_with(KEY, SOON, async || Ok::<_, Error>(7)).await
         });
         sleep(ms(1_500)).await;
         guard.release().await.unwrap().into_result().unwrap();
         assert_eq!(computing.await.unwrap().unwrap(), 7);
-        assert_eq!(one.remove(&order()).await.unwrap(), Some(7));
+        assert_eq!(one.remove(KEY).await.unwrap(), Some(7));
         let refused = redis.command(&["ACL", "LOG"]);
         assert!(refused.list().is_empty(), "{user}: {refused:?}");
     }

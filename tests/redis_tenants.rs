@@ -3,8 +3,8 @@
 
 use crate::common::{
     GUIDE, POLLING, SOON, as_user, channel, commands_of_the_guide, entered, entry, follow, hash,
-    ms, queue, queuers, release_guard, secs, subscribers, turns_of, until_places, waiter, within,
-    yielded,
+    ms, permissions_are_exact, queue, queuers, release_guard, secs, subscribers, turns_of,
+    until_places, waiter, within, yielded,
 };
 use futures_util::FutureExt;
 use leasehold::{Client, Error, Lock, LockGuard, Replicas, Script, Value, Write};
@@ -20,17 +20,6 @@ fn door(client: &Client) -> Lock {
 /// The command that creates a user with few permissions, exactly as the guide has it.
 fn command_of_the_guide(user: &str) -> Vec<&str> {
     commands_of_the_guide(user).swap_remove(0)
-}
-
-/// Asserts that no command was denied since the log was reset, and that each command of `words` was
-/// executed.
-fn permissions_are_exact(redis: &Redis, before: &testkit::Calls, words: &[&str]) {
-    let refused = redis.command(&["ACL", "LOG"]);
-    assert!(refused.list().is_empty(), "{refused:?}");
-    let calls = redis.calls().since(before);
-    let may_run = words.iter().filter_map(|word| word.strip_prefix('+'));
-    let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
-    assert!(idle.is_empty(), "never used: {idle:?}");
 }
 
 /// The patterns of keys and channels in the paragraph of the guide that starts with `begins`.
@@ -116,17 +105,7 @@ async fn acl_user_of_the_guide_has_exactly_the_needed_permissions() {
     redis.command(&["ACL", "LOG", "RESET"]);
     let before = redis.calls();
     do_everything(&redis).await;
-
-    // no command was denied
-    let refused = redis.command(&["ACL", "LOG"]);
-    assert!(refused.list().is_empty(), "{refused:?}");
-
-    // and every command that the user may run was executed
-    let calls = redis.calls().since(&before);
-    let may_run = command_of_the_guide("leasehold");
-    let may_run = may_run.iter().filter_map(|word| word.strip_prefix('+'));
-    let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
-    assert!(idle.is_empty(), "never used: {idle:?}");
+    permissions_are_exact(&redis, &before, &command_of_the_guide("leasehold"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

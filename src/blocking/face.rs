@@ -67,8 +67,88 @@ macro_rules! returns {
     )+};
 }
 
-/// Settings, which consume and return the object.
+/// Methods that do not block, and may fail. If a row ends with `, new`, this function of the
+/// returned type converts the async object.
+macro_rules! makes {
+    ($of:ident, $object:literal:
+        $(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $(, $wrap:ident)?;
+            $($example:literal)+)+
+    ) => {$(
+        #[doc = concat!("Does what [`", stringify!($of), "::", stringify!($name), "`](crate::",
+            stringify!($of), "::", stringify!($name), ") does.")]
+        ///
+        /// # Errors
+        ///
+        /// Those of the async method.
+        #[doc = $crate::primitives::thread_example!($object: $($example),+)]
+        pub fn $name(&self, $($arg: $type),*) -> Result<$out> {
+            let made = self.inner.$name($($arg),*)?;
+            $(let made = <$out>::$wrap(Arc::clone(&self.core), made);)?
+            Ok(made)
+        }
+    )+};
+}
+
+/// The type of a stream of entries or elements; or the method `stream` of an object, which makes the
+/// stream.
+macro_rules! streams {
+    ($type:ident<$($item:ident: $codec:ident),+>, $object:literal; $($example:literal)+) => {
+        #[doc = concat!("A [`", stringify!($type), "`](crate::", stringify!($type),
+            ") for threads.")]
+        #[doc = $crate::primitives::thread_example!($object: $($example),+)]
+        #[must_use = "it reads nothing until its next item is asked for"]
+        pub struct $type<$($item,)+ $($codec = Text),+> {
+            core: Arc<Core>,
+            inner: primitives::$type<$($item,)+ $($codec),+>,
+        }
+
+        $crate::blocking::face::shows! { $type<$($item),+; $($codec),+> }
+    };
+    ($of:ident, $object:literal:
+        fn stream() -> $type:ident<$($parameter:ident),+>; $($example:literal)+
+    ) => {
+        #[doc = concat!("Does what [`", stringify!($of), "::stream`](crate::", stringify!($of),
+            "::stream) does.")]
+        #[doc = $crate::primitives::thread_example!($object: $($example),+)]
+        pub fn stream(&self) -> $type<$($parameter),+> {
+            $type { core: Arc::clone(&self.core), inner: self.inner.stream() }
+        }
+    };
+}
+
+/// The method of a stream that blocks.
+macro_rules! nexts {
+    ($of:ident, $object:literal: fn next() -> $out:ty; $($example:literal)+) => {
+        #[doc = concat!("Blocks until [`", stringify!($of), "::next`](crate::", stringify!($of),
+            "::next) returns, and returns its result.")]
+        ///
+        /// # Errors
+        ///
+        /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a
+        /// task of an async runtime calls this method.
+        #[doc = $crate::primitives::thread_example!($object: $($example),+)]
+        #[expect(clippy::should_implement_trait, reason = "it fails, and goes on after a failure")]
+        pub fn next(&mut self) -> Result<Option<$out>> {
+            self.core.wait(self.inner.next())?
+        }
+    };
+}
+
+/// Settings, which consume and return the object. A row with parameters, such as
+/// `fn codec<C>(…) -> Map<…>`, returns an object of another type.
 macro_rules! sets {
+    ($of:ident, $object:literal:
+        $(fn $name:ident<$($new:ident $(: $bound:ident)?),+>($($arg:ident: $type:ty),+) -> $out:ty;
+            $($example:literal)+)+
+    ) => {$(
+        #[doc = concat!("Does what [`", stringify!($of), "::", stringify!($name), "`](crate::",
+            stringify!($of), "::", stringify!($name), ") does.")]
+        #[doc = $crate::primitives::thread_example!($object: $($example),+)]
+        #[must_use]
+        pub fn $name<$($new $(: $bound)?),+>(self, $($arg: $type),+) -> $out {
+            $of { core: self.core, inner: self.inner.$name($($arg),+) }
+        }
+    )+};
     ($of:ident, $object:literal:
         $(fn $name:ident($arg:ident: $type:ty); $($example:literal)+)+
     ) => {$(
@@ -149,4 +229,4 @@ macro_rules! runs {
     };
 }
 
-pub(super) use {ends, loses, returns, runs, sets, shares, shows, waits};
+pub(super) use {ends, loses, makes, nexts, returns, runs, sets, shares, shows, streams, waits};

@@ -4,14 +4,14 @@ use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 use super::{
     ExpirableSemaphore, FencedLock, Guard, Latch, Lock, ReadWriteLock, Semaphore,
-    face::{returns, sets, shares, shows, waits},
+    face::{makes, nexts, returns, sets, shares, streams, waits},
     waiting::Core,
 };
 use crate::{
     Name, Write,
     codec::{Codec, Encode, Text},
     error::{Error, Result},
-    primitives::{self, thread_example},
+    primitives,
 };
 
 /// A [`Map`](crate::Map) for threads.
@@ -32,71 +32,18 @@ pub struct Map<K, V, KC = Text, VC = Text> {
 
 shares! { Map<K, V; KC, VC> }
 
-/// Makes the methods of a map that return a synchronizer of a key.
-macro_rules! makes {
-    ($(fn $name:ident() -> $object:ident;)+) => {$(
-        #[doc = concat!("Does what [`Map::", stringify!($name), "`](crate::Map::",
-            stringify!($name), ") does.")]
-        ///
-        /// # Errors
-        ///
-        /// Those of the async method.
-        #[doc = thread_example!("let orders = client.map::<String, u32>(\"orders\")?;":
-            concat!("let it = orders.", stringify!($name), "(\"42\")?;"))]
-        pub fn $name(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<$object> {
-            Ok($object::new(Arc::clone(&self.core), self.inner.$name(key)?))
-        }
-    )+};
-}
-
-/// Makes the methods of a map that return a write for a guard.
-macro_rules! plans {
-    ($(fn $name:ident($($value:ident: $type:ty)?); $example:literal)+) => {$(
-        #[doc = concat!("Does what [`Map::", stringify!($name), "`](crate::Map::",
-            stringify!($name), ") does.")]
-        ///
-        /// # Errors
-        ///
-        /// Those of the async method.
-        #[doc = thread_example!("let orders = client.map::<u32, u32>(\"orders\")?;": $example)]
-        pub fn $name(&self, key: &(impl Encode<K, KC> + ?Sized) $(, $value: $type)?) -> Result<Write> {
-            self.inner.$name(key $(, $value)?)
-        }
-    )+};
-}
-
 impl<K, V, KC, VC> Map<K, V, KC, VC> {
     pub(super) fn new(core: Arc<Core>, inner: primitives::Map<K, V, KC, VC>) -> Self {
         Self { core, inner }
     }
 
-    /// Does what [`Map::codec`](crate::Map::codec) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let orders = leasehold::blocking::Client::in_memory()?.map::<String, i64>("orders")?;
-    /// let orders = orders.codec(leasehold::codec::Kryo5Text);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn codec<C: Clone>(self, codec: C) -> Map<K, V, C, C> {
-        Map { core: self.core, inner: self.inner.codec(codec) }
-    }
+    sets! { Map, "let orders = client.map::<String, i64>(\"orders\")?;":
+        fn codec<C: Clone>(codec: C) -> Map<K, V, C, C>;
+            "let orders = orders.codec(leasehold::codec::Kryo5Text);"
 
-    /// Does what [`Map::codecs`](crate::Map::codecs) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::codec::{Kryo5Text, Text};
-    /// let orders = leasehold::blocking::Client::in_memory()?.map::<String, i64>("orders")?;
-    /// let orders = orders.codecs(Text, Kryo5Text);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn codecs<NK, NV>(self, keys: NK, values: NV) -> Map<K, V, NK, NV> {
-        Map { core: self.core, inner: self.inner.codecs(keys, values) }
+        fn codecs<NK, NV>(keys: NK, values: NV) -> Map<K, V, NK, NV>;
+            "use leasehold::codec::{Kryo5Text, Text};"
+            "let orders = orders.codecs(Text, Kryo5Text);"
     }
 
     sets! { Map, "let orders = client.map::<String, i64>(\"orders\")?;":
@@ -152,20 +99,33 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
             "orders.insert_many(&[(\"42\".to_owned(), 7)])?;"
     }
 
-    makes! {
-        fn lock() -> Lock;
-        fn fair_lock() -> Lock;
-        fn fenced_lock() -> FencedLock;
-        fn read_write_lock() -> ReadWriteLock;
-        fn semaphore() -> Semaphore;
-        fn expirable_semaphore() -> ExpirableSemaphore;
-        fn latch() -> Latch;
-    }
+    makes! { Map, "let orders = client.map::<String, u32>(\"orders\")?;":
+        fn lock(key: &(impl Encode<K, KC> + ?Sized)) -> Lock, new;
+            "let guard = orders.lock(\"42\")?.acquire()?;"
 
-    plans! {
-        fn insertion(value: &V); "orders.lock(&42)?.acquire()?.write([orders.insertion(&42, &7)?])?;"
+        fn fair_lock(key: &(impl Encode<K, KC> + ?Sized)) -> Lock, new;
+            "let guard = orders.fair_lock(\"42\")?.acquire()?;"
 
-        fn removal(); "orders.lock(&42)?.acquire()?.write([orders.removal(&42)?])?;"
+        fn fenced_lock(key: &(impl Encode<K, KC> + ?Sized)) -> FencedLock, new;
+            "let guard = orders.fenced_lock(\"42\")?.acquire()?;"
+
+        fn read_write_lock(key: &(impl Encode<K, KC> + ?Sized)) -> ReadWriteLock, new;
+            "let guard = orders.read_write_lock(\"42\")?.read().acquire()?;"
+
+        fn semaphore(key: &(impl Encode<K, KC> + ?Sized)) -> Semaphore, new;
+            "orders.semaphore(\"42\")?.set_if_absent(3)?;"
+
+        fn expirable_semaphore(key: &(impl Encode<K, KC> + ?Sized)) -> ExpirableSemaphore, new;
+            "orders.expirable_semaphore(\"42\")?.set_if_absent(3)?;"
+
+        fn latch(key: &(impl Encode<K, KC> + ?Sized)) -> Latch, new;
+            "orders.latch(\"42\")?.set(1)?;"
+
+        fn insertion(key: &(impl Encode<K, KC> + ?Sized), value: &V) -> Write;
+            "orders.lock(\"42\")?.acquire()?.write([orders.insertion(\"42\", &7)?])?;"
+
+        fn removal(key: &(impl Encode<K, KC> + ?Sized)) -> Write;
+            "orders.lock(\"42\")?.acquire()?.write([orders.removal(\"42\")?])?;"
     }
 
     /// Does what [`Map::get_or_insert_with`](crate::Map::get_or_insert_with) does, but cannot stop
@@ -203,74 +163,21 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         computed.into_result()?
     }
 
-    /// Does what [`Map::stream`](crate::Map::stream) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
-    /// let mut entries = orders.stream();
-    /// while let Some((order, total)) = entries.next()? {
-    ///     println!("{order}: {total}");
-    /// }
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn stream(&self) -> MapStream<K, V, KC, VC> {
-        MapStream { core: Arc::clone(&self.core), inner: self.inner.stream() }
+    streams! { Map, "let orders = client.map::<u32, u32>(\"orders\")?;":
+        fn stream() -> MapStream<K, V, KC, VC>;
+            "let mut entries = orders.stream();"
+            "while let Some((order, total)) = entries.next()? {"
+            "    println!(\"{order}: {total}\");"
+            "}"
     }
 }
 
-/// A [`MapStream`](crate::MapStream) for threads.
-///
-/// # Examples
-///
-/// ```
-/// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
-/// assert_eq!(orders.stream().next()?, None);
-/// # Ok::<(), leasehold::Error>(())
-/// ```
-#[must_use = "it reads nothing until its next entry is asked for"]
-pub struct MapStream<K, V, KC = Text, VC = Text> {
-    core: Arc<Core>,
-    inner: primitives::MapStream<K, V, KC, VC>,
+streams! { MapStream<K: KC, V: VC>, "let orders = client.map::<u32, u32>(\"orders\")?;";
+    "assert_eq!(orders.stream().next()?, None);"
 }
-
-shows! { MapStream<K, V; KC, VC> }
 
 impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
-    /// Blocks until [`MapStream::next`](crate::MapStream::next) returns, and returns its result.
-    ///
-    /// # Errors
-    ///
-    /// Those of the async method, and [`Error::InsideAsync`] if a task of an async runtime calls
-    /// this method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
-    /// assert_eq!(orders.stream().next()?, None);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[expect(clippy::should_implement_trait, reason = "it fails, and goes on after a failure")]
-    pub fn next(&mut self) -> Result<Option<(K, V)>> {
-        self.core.wait(self.inner.next())?
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::blocking::Client;
-
-    #[test]
-    fn blocking_map_returns_the_async_error_for_a_zero_timeout() {
-        let client = Client::in_memory().unwrap();
-        let orders = client.map::<u32, u32>("orders").unwrap();
-        orders.insert(&42, &7).unwrap();
-        let task = orders.inner.get_or_insert_with(&42, Duration::ZERO, || async { Ok(8) });
-        let task: Error = orders.core.wait(task).unwrap().unwrap_err();
-        let thread: Error = orders.get_or_insert_with(&42, Duration::ZERO, || Ok(8)).unwrap_err();
-        assert_eq!(thread.to_string(), task.to_string());
+    nexts! { MapStream, "let orders = client.map::<u32, u32>(\"orders\")?;":
+        fn next() -> (K, V); "assert_eq!(orders.stream().next()?, None);"
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use super::{
     Lock,
-    face::{returns, shares, shows, waits},
+    face::{makes, nexts, returns, sets, shares, streams, waits},
     waiting::Core,
 };
 use crate::{
@@ -36,18 +36,9 @@ impl<T, C> Set<T, C> {
         Self { core, inner }
     }
 
-    /// Does what [`Set::codec`](crate::Set::codec) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let seen = leasehold::blocking::Client::in_memory()?.set::<String>("seen")?;
-    /// let seen = seen.codec(leasehold::codec::Kryo5Text);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn codec<N>(self, codec: N) -> Set<T, N> {
-        Set { core: self.core, inner: self.inner.codec(codec) }
+    sets! { Set, "let seen = client.set::<String>(\"seen\")?;":
+        fn codec<N>(codec: N) -> Set<T, N>;
+            "let seen = seen.codec(leasehold::codec::Kryo5Text);"
     }
 
     returns! { Set, "let seen = client.set::<String>(\"seen\")?;":
@@ -78,71 +69,22 @@ impl<T, C: Codec<T>> Set<T, C> {
         fn pop() -> Option<T>; "assert_eq!(seen.pop()?, None);"
     }
 
-    /// Does what [`Set::lock`](crate::Set::lock) does.
-    ///
-    /// # Errors
-    ///
-    /// Those of the async method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let seen = leasehold::blocking::Client::in_memory()?.set::<u32>("seen")?;
-    /// let guard = seen.lock(&42)?.acquire()?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn lock(&self, element: &(impl Encode<T, C> + ?Sized)) -> Result<Lock> {
-        Ok(Lock::new(Arc::clone(&self.core), self.inner.lock(element)?))
+    makes! { Set, "let seen = client.set::<u32>(\"seen\")?;":
+        fn lock(element: &(impl Encode<T, C> + ?Sized)) -> Lock, new;
+            "let guard = seen.lock(&42)?.acquire()?;"
     }
 
-    /// Does what [`Set::stream`](crate::Set::stream) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let seen = leasehold::blocking::Client::in_memory()?.set::<u32>("seen")?;
-    /// assert_eq!(seen.stream().next()?, None);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn stream(&self) -> SetStream<T, C> {
-        SetStream { core: Arc::clone(&self.core), inner: self.inner.stream() }
+    streams! { Set, "let seen = client.set::<u32>(\"seen\")?;":
+        fn stream() -> SetStream<T, C>; "assert_eq!(seen.stream().next()?, None);"
     }
 }
 
-/// A [`SetStream`](crate::SetStream) for threads.
-///
-/// # Examples
-///
-/// ```
-/// let seen = leasehold::blocking::Client::in_memory()?.set::<u32>("seen")?;
-/// assert_eq!(seen.stream().next()?, None);
-/// # Ok::<(), leasehold::Error>(())
-/// ```
-#[must_use = "it reads nothing until its next element is asked for"]
-pub struct SetStream<T, C = Text> {
-    core: Arc<Core>,
-    inner: primitives::SetStream<T, C>,
+streams! { SetStream<T: C>, "let seen = client.set::<u32>(\"seen\")?;";
+    "assert_eq!(seen.stream().next()?, None);"
 }
-
-shows! { SetStream<T; C> }
 
 impl<T, C: Codec<T>> SetStream<T, C> {
-    /// Blocks until [`SetStream::next`](crate::SetStream::next) returns, and returns its result.
-    ///
-    /// # Errors
-    ///
-    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
-    /// of an async runtime calls this method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let seen = leasehold::blocking::Client::in_memory()?.set::<u32>("seen")?;
-    /// assert_eq!(seen.stream().next()?, None);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[expect(clippy::should_implement_trait, reason = "it fails, and goes on after a failure")]
-    pub fn next(&mut self) -> Result<Option<T>> {
-        self.core.wait(self.inner.next())?
+    nexts! { SetStream, "let seen = client.set::<u32>(\"seen\")?;":
+        fn next() -> T; "assert_eq!(seen.stream().next()?, None);"
     }
 }

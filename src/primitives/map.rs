@@ -1,6 +1,6 @@
 //! The map: entries of keys and values, with a lock for each key.
 
-use std::{fmt, future::Future, marker::PhantomData, ops::ControlFlow, time::Duration};
+use std::{fmt, future::Future, iter, marker::PhantomData, ops::ControlFlow, time::Duration};
 
 use super::{
     ExpirableSemaphore, FencedLock, Latch, Lock, LockContext, LockGuard, ReadWriteLock, Semaphore,
@@ -161,27 +161,18 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "assert_eq!(orders.get_many(&keys).await?, [None, Some(7)]);")]
     pub async fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
         let keys: Vec<_> = keys.iter().map(|key| self.key(key)).collect::<Result<_>>()?;
-        let mut values = vec![];
-        for keys in keys.chunks(TOGETHER) {
-            values.append(&mut self.read(keys).await?);
-        }
-        let value = |bytes: Option<Vec<u8>>| bytes.map(|bytes| self.value(&bytes)).transpose();
-        values.into_iter().map(value).collect()
+        let values = self.read(&keys).await?.into_iter();
+        values.map(|bytes| bytes.map(|bytes| self.value(&bytes)).transpose()).collect()
     }
 
-    /// Reads values. If they are too long for one reply, it sends several requests.
+    /// Reads values. If they are too many or too long for one reply, it sends several requests.
     async fn read(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
-        let (mut values, mut together) = (vec![], keys.len().max(1));
-        while let Some(rest) = keys.get(values.len()..).filter(|rest| !rest.is_empty()) {
-            let some = &rest[..together.min(rest.len())];
-            match self
-                .engine()
-                .ask(self.name(), |store| map::read(store, self.name(), some))
-                .await?
-            {
-                Some(mut read) => values.append(&mut read),
-                None if some.len() == 1 => return Err(self.long_value(&some[0])),
-                None => together = some.len() / 2,
+        let (name, mut values) = (self.name(), vec![]);
+        while let rest @ [first, ..] = &keys[values.len()..] {
+            let some = &rest[..rest.len().min(TOGETHER)];
+            match self.engine().ask(name, |store| map::read(store, name, some)).await? {
+                read if read.is_empty() => return Err(self.long_value(first)),
+                read => values.extend(read),
             }
         }
         Ok(values)
@@ -377,10 +368,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "assert_eq!(orders.add(\"42\", 7).await?, 7);",
         "assert_eq!(orders.add(\"42\", -1).await?, 6);")]
     pub async fn add(&self, key: &(impl Encode<K, KC> + ?Sized), number: i64) -> Result<i64> {
-        let (name, key, receipt) = (self.name(), &self.key(key)?[..], &self.engine().receipt());
-        let notice = self.notice([key]);
-        let ask = |store| map::add(store, name, key, number, notice.as_ref(), receipt);
-        self.engine().change(name, ask).await
+        let number = number.to_string();
+        let sum = self.change(&self.key(key)?, Change::Add(number.as_bytes())).await?;
+        decode(self.name(), &Text, &sum.unwrap_or_default())
     }
 
     /// Sets many entries. It sends one request for every hundred entries.
@@ -401,11 +391,10 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
             self.bytes(&key, value).map(|value| [key, value])
         };
         let pairs: Vec<_> = entries.iter().map(pair).collect::<Result<_>>()?;
-        for some in pairs.as_flattened().chunks(2 * TOGETHER) {
-            let (name, receipt) = (self.name(), &self.engine().receipt());
-            let notice = self.notice(some.iter().step_by(2).map(Vec::as_slice));
-            let ask = |store| map::insert_many(store, name, some, notice.as_ref(), receipt);
-            self.engine().change(name, ask).await?;
+        for some in pairs.chunks(TOGETHER) {
+            if let [[key, value], more @ ..] = some {
+                self.change(key, Change::InsertMany(value, more.as_flattened())).await?;
+            }
         }
         Ok(())
     }
@@ -507,12 +496,13 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 }
 
-/// Makes the methods that return a synchronizer of a key, which a method of `RMap` returns, too.
+/// Makes the methods that return a synchronizer of a key. It has the name that the method `$java` of
+/// `RMap` gives to its object.
 macro_rules! synchronizers {
     ($(fn $name:ident() -> $object:ident, $java:literal; $example:literal)+) => {$(
         #[doc = concat!("Returns the [`", stringify!($name), "`](crate::", "Client::",
-            stringify!($name), ") of `key`, which `RMap.", $java,
-            "` of Redisson returns, too. Sends no request.")]
+            stringify!($name), ") of `key`, with the name that `RMap.", $java,
+            "` of Redisson uses. Sends no request.")]
         ///
         /// # Errors
         ///
@@ -542,20 +532,10 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.keyed.lock(&self.key(key)?)
     }
 
-    /// Returns the fenced lock of `key`. It is the same lock as [`lock`](Self::lock), but its holds
-    /// have tokens.
-    ///
-    /// # Errors
-    ///
-    /// As for [`lock`](Self::lock).
-    #[doc = example!(orders:
-        "let guard = orders.fenced_lock(\"42\")?.acquire().await?;",
-        "assert_eq!(guard.token(), 1);")]
-    pub fn fenced_lock(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<FencedLock> {
-        self.keyed.fenced_lock(&self.key(key)?)
-    }
-
     synchronizers! {
+        fn fenced_lock() -> FencedLock, "getLock";
+            "assert!(orders.fenced_lock(\"42\")?.try_acquire().await?.is_some());"
+
         fn fair_lock() -> Lock, "getFairLock";
             "assert!(orders.fair_lock(\"42\")?.try_acquire().await?.is_some());"
 
@@ -646,7 +626,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
 
     async fn change(&self, key: &[u8], change: Change<'_>) -> Result<Option<Vec<u8>>> {
         let (name, receipt) = (self.name(), &self.engine().receipt());
-        let notice = self.notice([key]);
+        let more = if let Change::InsertMany(_, more) = change { more } else { &[] };
+        let notice = self.notice(iter::once(key).chain(more.iter().step_by(2).map(|it| &it[..])));
         let ask = |store| map::change(store, name, key, change, notice.as_ref(), receipt);
         match self.engine().change(name, ask).await? {
             Changed::No => Ok(None),
@@ -706,20 +687,10 @@ mod tests {
     use super::*;
     use crate::{Client, MemoryStore, store::redis::RedisStore};
 
-    /// A map of a client of `twin`.
-    fn numbers(twin: &Twin, client: &str) -> Map<u32, u32> {
-        let store = RedisStore::simulated(twin, client);
-        Client::asking(Arc::new(store)).map("numbers").unwrap()
-    }
-
-    fn orders(store: &MemoryStore) -> Map<String, u32> {
-        Client::with_store(store).map("orders").unwrap()
-    }
-
     #[tokio::test(start_paused = true)]
     async fn lock_names_of_a_map_key_match_redisson() {
-        let store = MemoryStore::new();
-        let (orders, key) = (orders(&store), "test1");
+        let client = Client::with_store(&MemoryStore::new());
+        let (orders, key) = (client.map::<String, u32>("orders").unwrap(), "test1");
         for (name, kind) in [
             (orders.lock(key).unwrap().name(), "lock"),
             (orders.fair_lock(key).unwrap().name(), "fairlock"),
@@ -731,28 +702,22 @@ mod tests {
         ] {
             assert_eq!(name.as_str(), format!("{{orders}}:sMUTHC2Ql4EaCGlDp3W/MQ:{kind}"));
         }
-        let tagged = Client::with_store(&store).map::<String, u32>("a{b}c").unwrap();
-        let lock = tagged.lock(key).unwrap();
-        assert_eq!(lock.name().as_str(), "a{b}c:sMUTHC2Ql4EaCGlDp3W/MQ:lock");
+        let tagged = client.map::<String, u32>("a{b}c").unwrap().lock(key).unwrap();
+        assert_eq!(tagged.name().as_str(), "a{b}c:sMUTHC2Ql4EaCGlDp3W/MQ:lock");
     }
 
     #[tokio::test(start_paused = true)]
     async fn page_of_long_values_is_read_in_parts() {
-        let store = MemoryStore::new();
-        let texts = Client::with_store(&store).map::<u32, String>("texts").unwrap();
-        let long = "x".repeat(60_000);
-        let keys: Vec<_> = (0..5).collect();
-        for key in &keys {
-            texts.insert(key, &long).await.unwrap();
+        let texts = Client::in_memory().map::<u32, String>("texts").unwrap();
+        let entries: Vec<_> = (0..5).map(|key| (key, "x".repeat(60_000))).collect();
+        texts.insert_many(&entries).await.unwrap();
+        let read = texts.get_many(&[0, 1, 2, 3, 4]).await.unwrap();
+        assert!(read.into_iter().flatten().eq(entries.iter().map(|(_, text)| text.clone())));
+        let mut stream = texts.stream();
+        for entry in entries {
+            assert!(stream.next().await.unwrap() == Some(entry));
         }
-        let read = texts.get_many(&keys).await.unwrap();
-        assert!(read.iter().all(|value| value.as_ref() == Some(&long)));
-        let (mut stream, mut streamed) = (texts.stream(), vec![]);
-        while let Some((key, value)) = stream.next().await.unwrap() {
-            assert!(value == long);
-            streamed.push(key);
-        }
-        assert_eq!(streamed, keys);
+        assert_eq!(stream.next().await.unwrap(), None);
         let huge = texts.insert(&7, &"x".repeat(100_001)).await.unwrap_err();
         assert!(matches!(huge, Error::ValueTooLong { most: 100_000, .. }), "{huge}");
         assert!(huge.to_string().starts_with("value of `7` too long for `texts`: "), "{huge}");
@@ -760,26 +725,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn every_change_notifies_local_caches_if_asked_to() {
-        let twin = Twin::new(7);
-        let sent = Arc::new(Mutex::new(vec![]));
+        let (twin, sent) = (Twin::new(7), Arc::new(Mutex::new(vec![])));
         let seen = Arc::clone(&sent);
         twin.watch(move |it| {
-            let command = it.command();
-            if let Some(("PUBLISH", rest)) = command.split_once(' ') {
-                seen.lock().unwrap().push(rest.to_owned());
+            if let Some(message) = it.command().strip_prefix("PUBLISH {numbers}:topic ") {
+                seen.lock().unwrap().push(message.to_owned());
             }
         });
-        let words = |notice: Option<Notice>| {
-            let Notice { channel, message } = notice.unwrap();
-            format!("{channel} {}", String::from_utf8_lossy(&message))
-        };
-        let silent = numbers(&twin, "one");
+        let client = Client::asking(Arc::new(RedisStore::simulated(&twin, "one")));
+        let silent = client.map::<u32, u32>("numbers").unwrap();
         let map = silent.clone().notify_local_caches(true);
         let published = || std::mem::take(&mut *sent.lock().unwrap());
-        let (one, two) = (words(map.notice([&b"1"[..]])), words(map.notice([&b"1"[..], b"2"])));
+        let message = |keys: &[&[u8]]| {
+            let notice = map.notice(keys.iter().copied()).unwrap();
+            String::from_utf8_lossy(&notice.message).into_owned()
+        };
         let minute = Duration::from_secs(60);
         map.insert(&1, &7).await.unwrap();
-        assert_eq!(published(), std::slice::from_ref(&one));
         map.insert_for(&1, &8, minute).await.unwrap();
         map.replace(&1, &9).await.unwrap();
         assert!(map.compare_and_set(&1, &9, &10).await.unwrap());
@@ -792,11 +754,9 @@ mod tests {
         let guard = map.lock(&1).unwrap().acquire().await.unwrap();
         guard.write([map.insertion(&1, &14).unwrap()]).await.unwrap();
         guard.write([map.removal(&1).unwrap()]).await.unwrap();
-        let mut sent = published();
-        sent.retain(|it| it.starts_with("{numbers}:topic "));
-        assert_eq!(sent, vec![one; 10]);
+        assert_eq!(published(), vec![message(&[b"1"]); 11]);
         map.insert_many(&[(1, 15), (2, 16)]).await.unwrap();
-        assert_eq!(published(), [two]);
+        assert_eq!(published(), [message(&[b"1", b"2"])]);
         // A change without an effect sends no message, and neither does a map without the setting.
         assert!(!map.remove_if(&1, &7).await.unwrap());
         assert_eq!(map.insert_if_absent(&1, &7).await.unwrap(), Some(15));

@@ -329,6 +329,17 @@ pub(crate) fn follow(redis: &Redis, words: &[impl AsRef<str>]) {
     redis.command(&["ACL", "SETUSER", words[2], "+client|setinfo"]);
 }
 
+/// Asserts that no command was denied since the log was reset, and that each command of `words` was
+/// executed.
+pub(crate) fn permissions_are_exact(redis: &Redis, before: &Calls, words: &[&str]) {
+    let refused = redis.command(&["ACL", "LOG"]);
+    assert!(refused.list().is_empty(), "{refused:?}");
+    let calls = redis.calls().since(before);
+    let may_run = words.iter().filter_map(|word| word.strip_prefix('+'));
+    let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
+    assert!(idle.is_empty(), "never used: {idle:?}");
+}
+
 /// Clients that acquire one lock in turn until this value is dropped.
 pub(crate) struct Chain {
     clients: Vec<Client>,

@@ -2686,7 +2686,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a sum of a map is added again by a repeated request",
             edits: &[Edit {
-                file: "src/store/redis/kinds/map/add.lua",
+                file: "src/store/redis/kinds/map/change.lua",
                 from: "redis.call('SET', KEYS[2], sum, 'PX', ARGV[1])\n",
                 to: "",
             }],
@@ -2764,7 +2764,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a change of a map notifies no local cache",
             edits: &[Edit {
                 file: "src/store/redis/kinds/map/change.lua",
-                from: "    notify(ARGV[8], ARGV[9])\n",
+                from: "        redis.call('PUBLISH', ARGV[8], ARGV[9])\n",
                 to: "",
             }],
         },

@@ -24,8 +24,7 @@ fn entries(client: &Client) -> Map<String, String> {
 }
 
 async fn counter(map: &Map<String, String>) -> Result<u64> {
-    let value = map.get(&COUNTER.to_owned()).await?;
-    Ok(value.map_or(0, |value| value.parse().unwrap()))
+    Ok(map.get(COUNTER).await?.map_or(0, |value| value.parse().unwrap()))
 }
 
 impl Worker {
@@ -46,15 +45,14 @@ impl Worker {
     /// Deletes the lock of the counter, so that two tasks believe in this lock. Even then, only the
     /// owner that Redis has may write.
     fn deletes_lock(&self, map: &Map<String, String>) {
-        let lock = map.lock(&COUNTER.to_owned()).unwrap();
+        let lock = map.lock(COUNTER).unwrap();
         let deleted = self.book.site.master().delete(lock.name().as_str());
         self.log(|| format!("deletes the lock of the counter: {deleted}"));
     }
 
     /// Adds one to the counter under its lock.
     async fn counts(&mut self, map: &Map<String, String>) {
-        let key = COUNTER.to_owned();
-        let lock = map.lock(&key).unwrap().ttl(self.scenario.ttl);
+        let lock = map.lock(COUNTER).unwrap().ttl(self.scenario.ttl);
         let Some(guard) = self.acquire(lock.try_acquire(), lock.acquire()).await else { return };
         let least = self.book.note(|known| known.entries.counted());
         if let Ok(count) = counter(map).await {
@@ -62,7 +60,7 @@ impl Worker {
                 self.book.breaks(format!("the counter is {count} after {least} writes"));
             }
             self.pause(self.scenario.hold).await;
-            let write = map.insertion(&key, &(count + 1).to_string()).unwrap();
+            let write = map.insertion(COUNTER, &(count + 1).to_string()).unwrap();
             self.book.note(|known| known.entries.may_be_counted());
             let written = guard.write([write]).await;
             self.log(|| format!("counts {count} and one: {written:?}"));
@@ -97,7 +95,7 @@ impl Worker {
     async fn replaces(&mut self, map: &Map<String, String>, round: u32) {
         let value = format!("{}:{round}", self.label);
         self.book.note(|known| known.entries.may_be_inserted(&value));
-        let before = map.insert(&LAST.to_owned(), &value).await;
+        let before = map.insert(LAST, &value).await;
         self.log(|| format!("{value} replaces {before:?}"));
         if let Ok(before) = before {
             self.book.checks(|known| known.entries.is_inserted(&value, before));
@@ -109,8 +107,7 @@ impl Worker {
 pub(super) async fn remove_all(client: &Client, book: &Book) -> Result<(), String> {
     let map = entries(client);
     let count = until_known(PATIENCE, || counter(&map)).await;
-    let key = LAST.to_owned();
-    let last = until_known(PATIENCE, || map.remove(&key)).await;
+    let last = until_known(PATIENCE, || map.remove(LAST)).await;
     book.note(|known| known.entries.end_with(count, last.as_ref()))?;
     let mut stream = map.stream();
     while let Some((key, value)) = stream.next().await.map_err(|error| error.to_string())? {

@@ -1,37 +1,59 @@
--- map/change: changes an entry of a map.
+-- map/change: changes an entry of a map, or sets several entries.
 --
 --   KEYS[1]  map        hash {key: value}
 --   KEYS[2]  receipt    reply to this request, kept for a minute
 --   ARGV[1]  rest       milliseconds for which the receipt is kept
 --   ARGV[2]  longest    how many bytes the reply may have
---   ARGV[3]  verb       insert, absent, replace, compare, remove or matching
+--   ARGV[3]  verb       insert, absent, replace, compare, remove, matching, add or many
 --   ARGV[4]  key        of the entry
---   ARGV[5]  value      the new value; empty for a removal
+--   ARGV[5]  value      the new value; for add, the number to add; empty for a removal
 --   ARGV[6]  old        the value that compare and matching expect; else empty
 --   ARGV[7]  field_ttl  milliseconds after which an inserted entry ends; 0 for never
 --   ARGV[8]  topic      channel of Java's local caches; empty for no notice
---   ARGV[9]  notice     message that invalidates the entry there
+--   ARGV[9]  notice     message that invalidates the entries there
+--   ARGV     more       for many: further keys, each followed by its value
 --
 --   0          there was no entry, or, for compare and matching, it had another value
---   1…         there was an entry; its earlier value follows the 1, except for compare and matching
+--   1…         there was an entry; its earlier value follows the 1, except for compare and matching;
+--              for add, the sum follows; for many, nothing
 --   {1}        the earlier value is longer than the longest reply. Nothing changed
 --
 -- If nothing changes, the script writes no receipt. So a repeated request may change something, and
 -- then returns its own result.
 --
--- Time: GET and HGET; SET and HSET or HDEL for a change; HPEXPIRE for a TTL; PUBLISH for a notice.
+-- Time: GET, HGET; SET and HSET, HDEL or HINCRBY for a change; HPEXPIRE, PUBLISH if asked for.
 
 local before = replied(KEYS[2])
 if before then
     return before
 end
 
+-- PUBLISH comes first: if the ACL denies it, the script ends without a change. Clients receive the
+-- message after the script has ended.
 local function change(answer, ...)
-    notify(ARGV[8], ARGV[9])
+    if ARGV[8] ~= '' then
+        redis.call('PUBLISH', ARGV[8], ARGV[9])
+    end
     return once(KEYS[2], ARGV[1], answer, ...)
 end
 
-local verb, there = ARGV[3], redis.call('HGET', KEYS[1], ARGV[4])
+local verb = ARGV[3]
+
+if verb == 'many' then
+    return change('1', 'HSET', KEYS[1], ARGV[4], ARGV[5], unpack(ARGV, 10))
+elseif verb == 'add' then
+    -- The receipt is empty until the sum is known. The script reads the sum as a text, because Lua
+    -- represents whole numbers exactly only to 2^53.
+    local failed = change('', 'HINCRBY', KEYS[1], ARGV[4], ARGV[5])
+    if failed ~= '' then
+        return failed
+    end
+    local sum = '1' .. redis.call('HGET', KEYS[1], ARGV[4])
+    redis.call('SET', KEYS[2], sum, 'PX', ARGV[1])
+    return sum
+end
+
+local there = redis.call('HGET', KEYS[1], ARGV[4])
 
 if verb == 'compare' or verb == 'matching' then
     if there ~= ARGV[6] then

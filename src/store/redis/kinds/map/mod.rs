@@ -21,18 +21,16 @@ use crate::{
     },
 };
 
-static CHANGE: LazyLock<Script> = script!("../once", "prelude", "change");
-static ADD: LazyLock<Script> = script!("../once", "prelude", "add");
-static INSERT_MANY: LazyLock<Script> = script!("../once", "prelude", "insert_many");
+static CHANGE: LazyLock<Script> = script!("../once", "change");
 static READ: LazyLock<Script> = script!("read");
 static SCAN: LazyLock<Script> = script!("scan");
 
-pub(super) const SCRIPTS: Scripts = &[&CHANGE, &ADD, &INSERT_MANY, &READ, &SCAN];
+pub(super) const SCRIPTS: Scripts = &[&CHANGE, &READ, &SCAN];
 
 /// The largest number of bytes of one reply: enough for a key and its value.
 const LONGEST_REPLY: usize = 2 * MAX_VALUE_BYTES;
 
-/// A change of an entry.
+/// A change of an entry, or of several entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
     /// Sets the value. Returns the previous value.
@@ -49,6 +47,10 @@ pub(crate) enum Change<'a> {
     Remove,
     /// Removes the entry if it has this value.
     RemoveIf(&'a [u8]),
+    /// Adds this number, as a decimal text. Returns the sum as a text.
+    Add(&'a [u8]),
+    /// Sets the value, and further entries: keys and values by turns.
+    InsertMany(&'a [u8], &'a [Vec<u8>]),
 }
 
 /// The reply to a change.
@@ -93,22 +95,28 @@ pub(crate) async fn change(
     notice: Option<&Notice>,
     receipt: &Owner,
 ) -> Reply<Changed> {
-    let nothing: &[u8] = &[];
+    let (nothing, mut ttl, mut more): (&[u8], _, &[Vec<u8>]) = (&[], 0, &[]);
     let (verb, value, old) = match change {
-        Change::Insert(value) | Change::InsertFor(value, _) => ("insert", value, nothing),
+        Change::Insert(value) => ("insert", value, nothing),
+        Change::InsertFor(value, time) => {
+            ttl = millis(time);
+            ("insert", value, nothing)
+        }
         Change::InsertIfAbsent(value) => ("absent", value, nothing),
         Change::Replace(value) => ("replace", value, nothing),
         Change::CompareAndSet { old, new } => ("compare", new, old),
         Change::Remove => ("remove", nothing, nothing),
         Change::RemoveIf(old) => ("matching", nothing, old),
-    };
-    let ttl = match change {
-        Change::InsertFor(_, ttl) => millis(ttl),
-        _ => 0,
+        Change::Add(number) => ("add", number, nothing),
+        Change::InsertMany(value, others) => {
+            more = others;
+            ("many", value, nothing)
+        }
     };
     let receipt = keys::receipt("map", name, receipt);
+    let words = notice.map_or((nothing, nothing), |it| (it.channel.as_bytes(), &it.message));
     let arguments =
-        (millis(RECEIPT_RESTS), MAX_VALUE_BYTES, verb, key, value, old, ttl, words(notice));
+        (millis(RECEIPT_RESTS), MAX_VALUE_BYTES, verb, key, value, old, ttl, words, more);
     let request = Request::of(name, &CHANGE, &[&receipt], arguments);
     let reply = store.ask(request.read(changed)).await;
     store.notify_again(name, notice.as_slice()).await;
@@ -121,64 +129,19 @@ pub(crate) async fn change(
     })
 }
 
-/// Returns the channel and the message of `notice` as arguments of a script; both empty for no
-/// notice.
-fn words(notice: Option<&Notice>) -> (&[u8], &[u8]) {
-    notice.map_or((&[], &[]), |it| (it.channel.as_bytes(), &it.message))
-}
-
 const NO_TTLS: &str = "this server does not support a TTL of a map entry; use Redis 7.4, Valkey 9 \
                        or newer, or insert without a TTL";
 
-/// Adds to the number in an entry, and returns the sum.
-pub(crate) async fn add(
-    store: &RedisStore,
-    name: &Name,
-    key: &[u8],
-    number: i64,
-    notice: Option<&Notice>,
-    receipt: &Owner,
-) -> Reply<i64> {
-    let receipt = keys::receipt("map", name, receipt);
-    let arguments = (millis(RECEIPT_RESTS), key, number, words(notice));
-    let request = Request::of(name, &ADD, &[&receipt], arguments);
-    let sum = store.ask(request.read(replies::number)).await;
-    store.notify_again(name, notice.as_slice()).await;
-    sum
-}
-
-/// Sets entries. `pairs` has keys and values by turns, and must not be empty.
-pub(crate) async fn insert_many(
-    store: &RedisStore,
-    name: &Name,
-    pairs: &[Vec<u8>],
-    notice: Option<&Notice>,
-    receipt: &Owner,
-) -> Reply<()> {
-    let receipt = keys::receipt("map", name, receipt);
-    let arguments = (millis(RECEIPT_RESTS), words(notice), pairs);
-    let request = Request::of(name, &INSERT_MANY, &[&receipt], arguments);
-    let reply = store.ask(request.read(|reply| changed(reply).map(drop))).await;
-    store.notify_again(name, notice.as_slice()).await;
-    reply
-}
-
-/// Returns the values of `keys`, which must not be empty. Returns `None` if the values are too long
-/// for one reply.
+/// Returns the values of the first of `keys`, as many as one reply may contain.
 pub(crate) async fn read(
     store: &RedisStore,
     name: &Name,
     keys: &[Vec<u8>],
-) -> Reply<Option<Vec<Option<Vec<u8>>>>> {
+) -> Reply<Vec<Option<Vec<u8>>>> {
     let request = Request::of(name, &READ, &[], (LONGEST_REPLY, keys));
-    let value = |value: &Value| match value {
-        Value::Nil => Ok(None),
-        value => bytes(value).map(Some),
-    };
-    let read = |reply: &Value| match reply {
-        Value::Int(0) => Ok(None),
-        Value::Array(values) => values.iter().map(value).collect::<Result<_, _>>().map(Some),
-        other => Err(replies::unreadable(other)),
+    let read = |reply: &Value| {
+        let Value::Array(values) = reply else { return Err(replies::unreadable(reply)) };
+        values.iter().map(|it| (*it != Value::Nil).then(|| bytes(it)).transpose()).collect()
     };
     store.ask(request.read(read)).await
 }

@@ -4,9 +4,8 @@
 --   ARGV[1]  longest  how many bytes the reply may have
 --   ARGV[i]  key      of an entry
 --
---   {value, …}   a value for each key; nil if the map lacks the key
---   0            the values are longer than the longest reply. A longer reply would end the
---                connection
+--   {value, …}  a value for each of the first keys, as many as are short enough together; nil if the
+--               map lacks the key. A longer reply would end the connection
 --
 -- Time: HGET of each key.
 
@@ -15,7 +14,7 @@ for i = 2, #ARGV do
     local value = redis.call('HGET', KEYS[1], ARGV[i])
     length = length + (value and #value or 0)
     if length > tonumber(ARGV[1]) then
-        return 0
+        break
     end
     values[i - 1] = value
 end
