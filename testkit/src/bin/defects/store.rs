@@ -84,12 +84,4 @@ pub(crate) const SERVED: &[Defect] = &[
             to: "",
         }],
     },
-    Defect {
-        says: "wanted subscriptions are not requested when a connection begins",
-        edits: &[Edit {
-            file: "link/src/pubsub/mod.rs",
-            from: "self.table.lock().begin();",
-            to: "",
-        }],
-    },
 ];
