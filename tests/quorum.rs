@@ -179,20 +179,65 @@ async fn quorum_hold_ends_with_its_majority_or_its_lease() {
         }
         let release = guard.release().await.unwrap();
         assert!(matches!(release, Release::NotHeld { reason: it, .. } if it == reason));
+        if reason == LostReason::NotOwned {
+            // The servers that lost their data have no vote yet, and the others are a minority.
+            assert!(setup.waits().await.0 >= TTL);
+        }
     }
 }
 
-/// Server 0 has lost its data, and servers 3 and 4 never granted the lock. So no majority is left,
-/// whatever servers 1 and 2 would reply.
+/// Server 0 has lost its data, and servers 1 and 2 are silent. If servers 3 and 4 never granted the
+/// lock, no majority is left, whatever servers 1 and 2 would reply. Otherwise their replies decide.
 #[tokio::test(start_paused = true)]
-async fn release_reports_a_certain_loss_though_servers_are_silent() {
-    let setup = Setup::known(5).await;
-    setup.servers[3..].iter().for_each(|server| server.fail("LOADING not yet"));
+async fn release_reports_a_loss_if_silent_servers_cannot_change_it() {
+    for is_certain in [true, false] {
+        let setup = Setup::known(5).await;
+        if is_certain {
+            setup.servers[3..].iter().for_each(|server| server.fail("LOADING not yet"));
+        }
+        let guard = setup.acquire().await;
+        sleep(ms(100)).await;
+        setup.servers[0].lose_everything();
+        setup.stop(1..3);
+        match guard.release().await {
+            Ok(Release::NotHeld { reason: LostReason::NotOwned, .. }) => assert!(is_certain),
+            Err(Error::Unavailable { .. }) => assert!(!is_certain),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The exception of the guarantees: two clients rely on a hold.
+#[tokio::test(start_paused = true)]
+async fn servers_that_all_lost_their_data_grant_the_lock_at_once() {
+    let setup = Setup::known(3).await;
     let guard = setup.acquire().await;
-    setup.servers[0].lose_everything();
-    setup.stop(1..3);
-    let release = guard.release().await.unwrap();
-    assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
+    sleep(secs(1)).await;
+    setup.servers.iter().for_each(MemoryStore::lose_everything);
+    let other = setup.acquire().await;
+    assert!(guard.is_held() && other.is_held());
+    assert_eq!(guard.lost().await, LostReason::NotOwned);
+    assert!(other.is_held());
+}
+
+/// Two servers were not ready for a while, so the holder renews its hold at each server at another
+/// time.
+#[tokio::test(start_paused = true)]
+async fn living_holder_may_keep_the_lock_after_a_forced_release() {
+    let setup = Setup::known(3).await;
+    let is_down = async |server: usize, time: Duration| {
+        setup.servers[server].fail("LOADING not yet");
+        sleep(time).await;
+        setup.servers[server].heal();
+    };
+    let (guard, ()) = tokio::join!(setup.acquire(), is_down(2, secs(6)));
+    sleep(secs(3)).await;
+    is_down(1, secs(4)).await;
+    sleep(secs(2)).await;
+    assert_eq!(setup.lock().force_release().await.unwrap(), 3);
+    sleep(TTL).await;
+    assert!(guard.is_held());
+    setup.is_held_at(3).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::task::AbortHandle;
+use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::{
     example,
@@ -66,7 +66,8 @@ impl QuorumGuard {
     ///
     /// # Errors
     ///
-    /// The error of one server, if no majority replied. The release continues in the background.
+    /// The error of one server, if the missing replies decide whether a majority still had the hold.
+    /// The release continues in the background. [`Error::NoRuntime`] outside of a tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -75,6 +76,7 @@ impl QuorumGuard {
         "use leasehold::Release;",
         "assert_eq!(lock.acquire().await?.release().await?, Release::Released);")]
     pub async fn release(self) -> Result<Release> {
+        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (name, need) = (self.name().clone(), self.shared.need());
         let lost = |reason| Ok(Release::NotHeld { name, reason, holder: None });
         let over = self.shared.left().err();
@@ -91,12 +93,12 @@ impl QuorumGuard {
             }
         }
         // If these futures were dropped, background tasks would send the same releases again.
-        tokio::spawn(async move { while releasing.next().await.is_some() {} });
+        runtime.spawn(async move { while releasing.next().await.is_some() {} });
+        let silent = errors.len();
         match (over, errors.pop()) {
             (Some(reason), _) => lost(reason),
             _ if released >= need => Ok(Release::Released),
-            // If the servers without a reply had the hold, too, then a majority had it.
-            (None, Some(error)) if released + 1 + errors.len() >= need => Err(error),
+            (None, Some(error)) if released + silent >= need => Err(error),
             (None, _) => lost(reasons.first().copied().unwrap_or(LostReason::Expired)),
         }
     }

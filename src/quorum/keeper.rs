@@ -8,7 +8,7 @@
 use std::{pin::Pin, slice, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::{sync::watch, time::sleep};
+use tokio::{runtime::Handle, sync::watch, time::sleep};
 
 use super::vote::{Asking, Vote, ask, majority, note_new};
 use crate::{
@@ -67,7 +67,8 @@ impl Shared {
                 tokio::select! {
                     biased;
                     _ = over.wait_for(Option::is_some) => {}
-                    () = sleep(left + EXPIRY_MARGIN) => {}
+                    () = async { sleep(left + EXPIRY_MARGIN).await },
+                        if Handle::try_current().is_ok() => {}
                 }
             }
         }

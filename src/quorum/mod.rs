@@ -16,7 +16,10 @@ use futures_util::{
     future::join_all,
     stream::{FuturesUnordered, StreamExt},
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep, timeout},
+};
 
 pub use self::guard::{QuorumContext, QuorumGuard};
 use self::vote::{VoteFailure, elect, majority};
@@ -225,6 +228,7 @@ impl QuorumLock {
     #[doc = example!("let guard = lock.acquire_within(Duration::from_secs(5)).await?;")]
     pub async fn acquire_within(&self, timeout: Duration) -> Result<QuorumGuard> {
         checked_timeout(timeout)?;
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (start, mut failure) = (Instant::now(), VoteFailure::default());
         match tokio::time::timeout(timeout, self.wait(&mut failure)).await {
             Ok(acquired) => acquired,

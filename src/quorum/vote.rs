@@ -7,7 +7,7 @@ use futures_util::{
     future::join_all,
     stream::{FuturesUnordered, StreamExt},
 };
-use tokio::time::timeout;
+use tokio::{runtime::Handle, time::timeout};
 
 use crate::{
     domain::Name,
@@ -136,6 +136,7 @@ pub(super) async fn elect(
     members: &Arc<[Lock]>,
     mut granted: Option<(usize, LockGuard)>,
 ) -> Result<Result<Won, VoteFailure>> {
+    Handle::try_current().map_err(|_| Error::NoRuntime)?;
     let need = majority(members.len());
     let mut take = |number| granted.take_if(|(at, _)| *at == number).map(|(_, guard)| guard);
     let mut late: FuturesUnordered<_> =
