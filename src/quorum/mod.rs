@@ -308,6 +308,10 @@ impl QuorumLock {
     /// Releases the lock at each server that replies, no matter which owner holds it. Returns at
     /// how many servers it was held.
     ///
+    /// The holder notices the release at each server by its next renewal there, and then requests
+    /// the lock at that server again. If no other client acquires the lock first, the holder may
+    /// keep it. So call this only if the holder is dead.
+    ///
     /// # Errors
     ///
     /// The error of one server, if no server replied.

@@ -117,8 +117,8 @@ pub(super) async fn note_new(members: &[Lock], votes: &[Vote]) {
     join_all(new.map(|lock| timeout(VOTE_TIMEOUT, known_for(lock, "note")))).await;
 }
 
-/// Writes to a new server that it always had its data. Only valid if all servers are new, because
-/// then no grant can have been lost.
+/// Writes to a new server that it always had its data. Only valid if all servers are new. If all
+/// servers lost their data at once, this is wrong: see `docs/guarantees.md`.
 async fn trust(members: &[Lock], (number, vote): &mut Vote) {
     let trusted = timeout(VOTE_TIMEOUT, known_for(&members[*number], "trust")).await;
     if let (Ok(Ok(known_for)), Ok(reply)) = (trusted, vote) {
@@ -146,8 +146,8 @@ pub(super) async fn elect(
         && let Some(vote) = late.next().await
     {
         votes.push(vote);
-        // If all servers are new, they were just set up. If only a majority were new, it could have
-        // lost its data.
+        // If all servers are new, they were probably just set up. If only a majority were new, it
+        // could have lost its data.
         if late.is_empty() && votes.iter().all(is_new) {
             join_all(votes.iter_mut().map(|vote| trust(members, vote))).await;
         }
