@@ -149,4 +149,12 @@ macro_rules! runs {
     };
 }
 
-pub(super) use {ends, loses, returns, runs, sets, shares, shows, waits};
+/// Several tables with the same `$object`. Each is `waits Lock { … }` instead of
+/// `waits! { Lock, "let lock = …;": … }`.
+macro_rules! tables {
+    ($object:literal: $($table:ident $of:ident $(, $instead:literal)? { $($row:tt)+ })+) => {$(
+        $table! { $of, $object $(, $instead)?: $($row)+ }
+    )+};
+}
+
+pub(super) use {ends, loses, returns, runs, sets, shares, shows, tables, waits};

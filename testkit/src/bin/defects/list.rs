@@ -1694,13 +1694,13 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[
                 Edit {
                     file: "src/primitives/multi.rs",
-                    from: "            if before.replace(owner.clone()) == Some(owner) {\n",
-                    to: "            if before.replace(owner.clone()) == Some(owner) && false {\n",
+                    from: "        if before.replace(owner.clone()) == Some(owner) {\n",
+                    to: "        if before.replace(owner.clone()) == Some(owner) && false {\n",
                 },
                 Edit {
                     file: "src/primitives/multi.rs",
-                    from: "        for _ in 0..HOLDER_LOOKS {\n",
-                    to: "        loop {\n",
+                    from: "    for _ in 0..HOLDER_LOOKS {\n",
+                    to: "    loop {\n",
                 },
             ],
         },
