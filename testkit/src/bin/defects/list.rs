@@ -172,8 +172,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a server of a quorum that lost its data counts at once",
             edits: &[Edit {
                 file: "src/quorum/vote.rs",
-                from: "self.known_for.is_none_or(|time| time < self.lease)",
-                to: "self.known_for.is_none()",
+                from: "self.data_age.is_none_or(|time| time < self.lease)",
+                to: "self.data_age.is_none()",
             }],
         },
     ),
