@@ -11,6 +11,10 @@ pub enum Kind {
     Spin,
     /// `getFairLock`, and `fair_lock`.
     Fair,
+    /// `getNonReentrantLock`. **Java only**: in Rust it is `lock`.
+    NonReentrant,
+    /// `getNonReentrantFairLock`. **Java only**: in Rust it is `fair_lock`.
+    NonReentrantFair,
     /// `getFencedLock`, and `fenced_lock`.
     Fenced,
     /// `getSemaphore`, and `semaphore`.
@@ -35,9 +39,14 @@ impl Kind {
     #[must_use]
     pub fn channel(self, name: &str) -> String {
         match self {
-            Self::Lock | Self::Spin | Self::Fair | Self::Fenced | Self::Multi | Self::Red => {
-                format!("redisson_lock__channel:{{{name}}}")
-            }
+            Self::Lock
+            | Self::Spin
+            | Self::Fair
+            | Self::NonReentrant
+            | Self::NonReentrantFair
+            | Self::Fenced
+            | Self::Multi
+            | Self::Red => format!("redisson_lock__channel:{{{name}}}"),
             Self::Read | Self::Write => format!("redisson_rwlock:{{{name}}}"),
             Self::Semaphore => format!("redisson_sc:{{{name}}}"),
             Self::Latch => format!("redisson_countdownlatch__channel__{{{name}}}"),
@@ -52,6 +61,8 @@ impl fmt::Display for Kind {
             Self::Lock => "lock",
             Self::Spin => "spin",
             Self::Fair => "fair",
+            Self::NonReentrant => "getNonReentrantLock",
+            Self::NonReentrantFair => "getNonReentrantFairLock",
             Self::Fenced => "fenced",
             Self::Semaphore => "semaphore",
             Self::Latch => "latch",

@@ -7,7 +7,7 @@ mod rows;
 use std::thread::sleep;
 use std::time::Duration;
 
-use interop::{AT_ONCE, Pair, Together, Way, shown, since, wake_up, woken};
+use interop::{AT_ONCE, Kind, Pair, Together, Way, shown, since, wake_up, woken};
 use testkit::{Redis, eventually};
 
 // Waiting and acquiring.
@@ -384,6 +384,37 @@ fn is_held_by_thread_distinguishes_holders() {
         assert!(!other.is_held_by_thread("door", number).is_true());
     }
     assert_eq!(runtime.block_on(guard.release()).unwrap(), leasehold::Release::Released);
+}
+
+/// `getNonReentrantLock` has the keys of the plain lock, and `getNonReentrantFairLock` those of the
+/// fair lock.
+#[test]
+fn non_reentrant_locks_of_both_languages_exclude_each_other() {
+    let both = Together::start();
+    for (theirs, ours) in [(Kind::NonReentrant, Kind::Lock), (Kind::NonReentrantFair, Kind::Fair)] {
+        let (java, rust) = (both.java.thread("T1").of(theirs), both.rust.thread("T1").of(ours));
+
+        // Java holds, and Rust waits.
+        assert!(java.lock("door").acquired());
+        assert!(java.lock("door").failed_with("IllegalMonitorStateException"));
+        assert!(!rust.try_lock("door").acquired());
+        let waiting = rust.start_lock("door");
+        sleep(SECOND);
+        assert!(!waiting.is_done());
+        assert!(java.unlock("door").is_true());
+        assert!(waiting.wait(SECOND * 10).acquired());
+        shown("non-reentrant locks: exclude and follow", Way::JavaToRust);
+
+        // Rust holds, and Java waits.
+        assert!(!java.try_lock("door").acquired());
+        let waiting = java.start_lock("door");
+        sleep(SECOND);
+        assert!(!waiting.is_done());
+        assert!(rust.unlock("door").is_true());
+        assert!(waiting.wait(SECOND * 10).acquired());
+        assert!(java.unlock("door").is_true());
+        shown("non-reentrant locks: exclude and follow", Way::RustToJava);
+    }
 }
 
 /// A client in the process of the test, for calls that the Rust process does not offer.

@@ -229,4 +229,14 @@ macro_rules! runs {
     };
 }
 
-pub(super) use {ends, loses, makes, nexts, returns, runs, sets, shares, shows, streams, waits};
+/// Several tables with the same `$object`. Each is `waits Lock { … }` instead of
+/// `waits! { Lock, "let lock = …;": … }`.
+macro_rules! tables {
+    ($object:literal: $($table:ident $of:ident $(, $instead:literal)? { $($row:tt)+ })+) => {$(
+        $table! { $of, $object $(, $instead)?: $($row)+ }
+    )+};
+}
+
+pub(super) use {
+    ends, loses, makes, nexts, returns, runs, sets, shares, shows, streams, tables, waits,
+};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Lock,
-    face::{loses, returns, runs, waits},
+    face::{loses, returns, runs, tables, waits},
     waiting::Cores,
 };
 use crate::{
@@ -56,19 +56,18 @@ impl MultiLock {
         Ok(Self { inner: primitives::MultiLock::new(inner)?, core: Cores::of(cores) })
     }
 
-    waits! { MultiLock, "let both = client.multi_lock([\"from\", \"to\"])?;":
-        fn acquire() -> MultiGuard, guard; "let guard = both.acquire()?;"
-
-        fn acquire_within(timeout: Duration) -> MultiGuard, guard;
-            "let guard = both.acquire_within(Duration::from_secs(5))?;"
-
-        fn try_acquire() -> Option<MultiGuard> => guard;
-            "assert!(both.try_acquire()?.is_some());"
-    }
-
-    runs! { MultiLock, "let both = client.multi_lock([\"from\", \"to\"])?;":
-        fn run(&self) -> MultiContext;
-            "assert_eq!(both.run(|held| held.check().map(|()| 6 * 7))??, 42);"
+    tables! { "let both = client.multi_lock([\"from\", \"to\"])?;":
+        waits MultiLock {
+            fn acquire() -> MultiGuard, guard; "let guard = both.acquire()?;"
+            fn acquire_within(timeout: Duration) -> MultiGuard, guard;
+                "let guard = both.acquire_within(Duration::from_secs(5))?;"
+            fn try_acquire() -> Option<MultiGuard> => guard;
+                "assert!(both.try_acquire()?.is_some());"
+        }
+        runs MultiLock {
+            fn run(&self) -> MultiContext;
+                "assert_eq!(both.run(|held| held.check().map(|()| 6 * 7))??, 42);"
+        }
     }
 
     fn guard(&self, inner: primitives::MultiGuard) -> MultiGuard {
@@ -116,10 +115,6 @@ impl MultiGuard {
         core.first().wait(inner.release())
     }
 
-    runs! { MultiGuard, "let guard = client.multi_lock([\"from\", \"to\"])?.acquire()?;":
-        fn run(self) -> MultiContext; "assert!(guard.run(|held| held.is_held()).into_result()?);"
-    }
-
     loses! { MultiGuard, "let short = client.lock(\"from\")?.lease(Duration::from_millis(50));":
         fn lost() -> (Name, LostReason);
             "let both = leasehold::blocking::MultiLock::new([short])?;"
@@ -127,11 +122,16 @@ impl MultiGuard {
             "assert_eq!((name.as_str(), reason), (\"from\", leasehold::LostReason::Expired));"
     }
 
-    returns! { MultiGuard, "let guard = client.multi_lock([\"from\", \"to\"])?.acquire()?;":
-        fn is_held() -> bool; "assert!(guard.is_held());"
-        fn remaining() -> Option<Duration>;
-            "assert!(guard.remaining().is_some_and(|left| left.as_secs() >= 28));"
-        fn members() -> &[LockContext]; "assert_eq!(guard.members().len(), 2);"
+    tables! { "let guard = client.multi_lock([\"from\", \"to\"])?.acquire()?;":
+        runs MultiGuard {
+            fn run(self) -> MultiContext; "assert!(guard.run(|held| held.is_held()).into_result()?);"
+        }
+        returns MultiGuard {
+            fn is_held() -> bool; "assert!(guard.is_held());"
+            fn remaining() -> Option<Duration>;
+                "assert!(guard.remaining().is_some_and(|left| left.as_secs() >= 28));"
+            fn members() -> &[LockContext]; "assert_eq!(guard.members().len(), 2);"
+        }
     }
 
     /// Returns what [`MultiGuard::member`](crate::MultiGuard::member) returns.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Client,
-    face::{ends, loses, returns, runs, sets, waits},
+    face::{ends, loses, returns, runs, sets, tables, waits},
     waiting::{Core, Cores},
 };
 use crate::{LostReason, Name, QuorumContext, Release, RunOutcome, error::Result, quorum};
@@ -92,29 +92,25 @@ pub struct QuorumLock {
 }
 
 impl QuorumLock {
-    sets! { QuorumLock, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
-        fn ttl(ttl: Duration); "let lock = lock.ttl(Duration::from_secs(10));"
-        fn lease(lease: Duration); "let lock = lock.lease(Duration::from_secs(60));"
-    }
-
-    returns! { QuorumLock, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
-        fn name() -> &Name; "assert_eq!(lock.name().as_str(), \"orders:42\");"
-    }
-
-    waits! { QuorumLock, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
-        fn acquire() -> QuorumGuard, guard; "let guard = lock.acquire()?;"
-
-        fn acquire_within(timeout: Duration) -> QuorumGuard, guard;
-            "let guard = lock.acquire_within(Duration::from_secs(5))?;"
-
-        fn try_acquire() -> Option<QuorumGuard> => guard;
-            "assert!(lock.try_acquire()?.is_some());"
-
-        fn force_release() -> usize; "assert_eq!(lock.force_release()?, 0);"
-    }
-
-    runs! { QuorumLock, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
-        fn run(&self) -> QuorumContext; "assert!(lock.run(|held| held.is_held())?);"
+    tables! { "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
+        sets QuorumLock {
+            fn ttl(ttl: Duration); "let lock = lock.ttl(Duration::from_secs(10));"
+            fn lease(lease: Duration); "let lock = lock.lease(Duration::from_secs(60));"
+        }
+        returns QuorumLock {
+            fn name() -> &Name; "assert_eq!(lock.name().as_str(), \"orders:42\");"
+        }
+        waits QuorumLock {
+            fn acquire() -> QuorumGuard, guard; "let guard = lock.acquire()?;"
+            fn acquire_within(timeout: Duration) -> QuorumGuard, guard;
+                "let guard = lock.acquire_within(Duration::from_secs(5))?;"
+            fn try_acquire() -> Option<QuorumGuard> => guard;
+                "assert!(lock.try_acquire()?.is_some());"
+            fn force_release() -> usize; "assert_eq!(lock.force_release()?, 0);"
+        }
+        runs QuorumLock {
+            fn run(&self) -> QuorumContext; "assert!(lock.run(|held| held.is_held())?);"
+        }
     }
 
     fn guard(&self, inner: quorum::QuorumGuard) -> QuorumGuard {
@@ -136,24 +132,23 @@ pub struct QuorumGuard {
 }
 
 impl QuorumGuard {
-    returns! { QuorumGuard, "let guard = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?.acquire()?;":
-        fn name() -> &Name; "assert_eq!(guard.name().as_str(), \"orders:42\");"
-        fn is_held() -> bool; "assert!(guard.is_held());"
-        fn remaining() -> Option<Duration>; "assert!(guard.remaining().is_some());"
-    }
-
-    loses! { QuorumGuard, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
-        fn lost() -> LostReason;
-            "let guard = lock.lease(Duration::from_millis(50)).acquire()?;"
-            "assert_eq!(guard.lost()?, leasehold::LostReason::Expired);"
-    }
-
-    ends! { QuorumGuard, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;", "releases the lock":
-        fn release(); "lock.acquire()?.release()?.into_result()?;"
-    }
-
-    runs! { QuorumGuard, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
-        fn run(self) -> QuorumContext;
-            "assert!(lock.acquire()?.run(|held| held.is_held()).into_result()?);"
+    tables! { "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
+        returns QuorumGuard {
+            fn name() -> &Name; "assert_eq!(lock.acquire()?.name().as_str(), \"orders:42\");"
+            fn is_held() -> bool; "assert!(lock.acquire()?.is_held());"
+            fn remaining() -> Option<Duration>; "assert!(lock.acquire()?.remaining().is_some());"
+        }
+        loses QuorumGuard {
+            fn lost() -> LostReason;
+                "let guard = lock.lease(Duration::from_millis(50)).acquire()?;"
+                "assert_eq!(guard.lost()?, leasehold::LostReason::Expired);"
+        }
+        ends QuorumGuard, "releases the lock" {
+            fn release(); "lock.acquire()?.release()?.into_result()?;"
+        }
+        runs QuorumGuard {
+            fn run(self) -> QuorumContext;
+                "assert!(lock.acquire()?.run(|held| held.is_held()).into_result()?);"
+        }
     }
 }

@@ -508,7 +508,7 @@ impl ClientBuilder {
         self.client(identity, Arc::new(store))
     }
 
-    pub(super) fn client(self, identity: Identity, store: Arc<RedisStore>) -> Client {
+    pub(crate) fn client(self, identity: Identity, store: Arc<RedisStore>) -> Client {
         let info = self.info.map(|(application, version)| ClientInfo::of(application, version));
         let engine = Engine::within(self.limits, info, identity, store, Clock::new(), here());
         Client { engine, ttl: self.ttl, replicas: self.replicas }

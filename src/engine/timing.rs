@@ -1,7 +1,7 @@
 //! Every duration of the engine, and their relations.
 //!
 //! Durations of the store that the engine relies on are in `store/mod.rs`. Defaults of settings are
-//! in `limits.rs` and `grant.rs`.
+//! in `limits.rs` and `grant.rs`. Those of a quorum lock are in `src/quorum`.
 
 use std::time::Duration;
 
@@ -144,8 +144,9 @@ pub(super) const REFUSED_RESTS: Duration = Duration::from_secs(60);
 /// cluster replaces a primary after 15 s, and the other nodes complete more releases meanwhile.
 pub(super) const RELEASES_KEPT: Duration = Duration::from_secs(30);
 
-/// The pauses between requests to a store that is unreachable or not ready.
-pub(super) const BACKOFF: (Duration, Duration) =
+/// The pauses between requests to a store that is unreachable or not ready, and between votes for a
+/// quorum lock.
+pub(crate) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_secs(1));
 
 /// How often a shutdown checks whether all holds are released.

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 
 use super::{example, settings::checked_timeout};
 use crate::{
@@ -85,6 +85,7 @@ pub(super) async fn in_time<T>(
     late: impl FnOnce(Duration, Members) -> Error,
 ) -> Result<T> {
     checked_timeout(timeout)?;
+    Handle::try_current().map_err(|_| Error::NoRuntime)?;
     let (since, present) = (Instant::now(), Present::default());
     if let Ok(passed) = tokio::time::timeout(timeout, passing(&present)).await {
         return passed;

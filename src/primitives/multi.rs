@@ -106,7 +106,7 @@ impl MultiLock {
         // Of a plain lock and a fenced lock with the same name, the loop below keeps the first one,
         // so the fenced lock is sorted first.
         given.sort_by(|one, other| {
-            one.object.cmp(&other.object).then(other.is_fenced().cmp(&one.is_fenced()))
+            one.object.cmp(&other.object).then(is_fenced(other).cmp(&is_fenced(one)))
         });
         let mut members: Vec<Lock> = vec![];
         for lock in given {
@@ -247,33 +247,31 @@ impl MultiLock {
     }
 }
 
-impl Lock {
-    fn is_fenced(&self) -> bool {
-        self.settings.share.tokens() > 0
-    }
+fn is_fenced(lock: &Lock) -> bool {
+    lock.settings.share.tokens() > 0
+}
 
-    /// Acquires this member, waiting until the deadline of the caller.
-    async fn wait(&self, within: Option<Deadline>) -> Result<LockGuard> {
-        match within {
-            Some(within) => self.acquire_in_time(within).await,
-            None => self.acquire().await,
-        }
+/// Acquires a member, waiting until the deadline of the caller.
+async fn wait(member: &Lock, within: Option<Deadline>) -> Result<LockGuard> {
+    match within {
+        Some(within) => member.acquire_in_time(within).await,
+        None => member.acquire().await,
     }
+}
 
-    /// Returns when two requests in a row find the same holder, when a request fails or has no
-    /// reply within `silence`, or after [`HOLDER_LOOKS`] requests.
-    async fn until_holder_is_stable(&self, silence: Duration) {
-        let mut before = None;
-        for _ in 0..HOLDER_LOOKS {
-            let Ok(Ok(holder)) = timeout(silence, self.engine.holder(&self.object)).await else {
-                return;
-            };
-            let owner = holder.as_ref().map(Holder::owner).cloned();
-            if before.replace(owner.clone()) == Some(owner) {
-                return;
-            }
-            sleep(spread(HOLDER_LOOK_RESTS)).await;
+/// Returns when two requests in a row find the same holder, when a request fails or has no reply
+/// within `silence`, or after [`HOLDER_LOOKS`] requests.
+async fn until_holder_is_stable(member: &Lock, silence: Duration) {
+    let mut before = None;
+    for _ in 0..HOLDER_LOOKS {
+        let Ok(Ok(holder)) = timeout(silence, member.engine.holder(&member.object)).await else {
+            return;
+        };
+        let owner = holder.as_ref().map(Holder::owner).cloned();
+        if before.replace(owner.clone()) == Some(owner) {
+            return;
         }
+        sleep(spread(HOLDER_LOOK_RESTS)).await;
     }
 }
 
@@ -400,7 +398,7 @@ impl<'a> Gathered<'a> {
     /// releases these when its holder no longer changes.
     async fn wait_for(&mut self, at: usize, within: Option<Deadline>) -> Result<()> {
         let member = &self.members[at];
-        let mut wait = Box::pin(member.wait(within));
+        let mut wait = Box::pin(wait(member, within));
         self.guards[at..].fill_with(|| None);
         if self.guards.iter().any(Option::is_some) {
             tokio::select! {
@@ -409,7 +407,7 @@ impl<'a> Gathered<'a> {
                     self.guards[at] = Some(waited?);
                     return Ok(());
                 }
-                () = member.until_holder_is_stable(self.silence) => self.guards.fill_with(|| None),
+                () = until_holder_is_stable(member, self.silence) => self.guards.fill_with(|| None),
             }
         }
         self.guards[at] = Some(wait.await?);

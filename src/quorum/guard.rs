@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::task::AbortHandle;
+use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::{
     example,
-    keeper::{Shared, keep},
-    vote::Won,
+    restorer::{QuorumHold, restore},
+    vote::Majority,
 };
 use crate::{
     domain::{LostReason, Name},
@@ -28,29 +28,29 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "what the guard holds is released as soon as the guard is dropped"]
 pub struct QuorumGuard {
-    shared: Arc<Shared>,
-    keeper: AbortHandle,
+    hold: Arc<QuorumHold>,
+    restorer: AbortHandle,
 }
 
 impl QuorumGuard {
-    /// Returns the guard of a lock that a majority granted by `votes`. Its keeper awaits the `late`
-    /// votes.
-    pub(super) fn new(members: &Arc<[Lock]>, (votes, late): Won) -> Self {
-        let shared = Arc::new(Shared::new(members));
-        let late = late.into_iter().map(|asking| shared.voted(asking));
-        let coming = late.chain(votes.into_iter().filter_map(|vote| shared.add(vote))).collect();
-        let keeper = tokio::spawn(keep(Arc::clone(&shared), coming)).abort_handle();
-        Self { shared, keeper }
+    /// Returns the guard of a lock that a majority granted by `votes`. Its restorer awaits the
+    /// `late` votes.
+    pub(super) fn new(members: &Arc<[Lock]>, (votes, late): Majority) -> Self {
+        let hold = Arc::new(QuorumHold::new(members));
+        let late = late.into_iter().map(|vote| hold.voted(vote));
+        let events = late.chain(votes.into_iter().filter_map(|vote| hold.add(vote))).collect();
+        let restorer = tokio::spawn(restore(Arc::clone(&hold), events)).abort_handle();
+        Self { hold, restorer }
     }
 
     /// Returns the name of the lock.
     #[doc = example!("assert_eq!(lock.acquire().await?.name().as_str(), \"orders:42\");")]
     #[must_use]
     pub fn name(&self) -> &Name {
-        self.shared.name()
+        self.hold.name()
     }
 
-    views! { shared, example[]:
+    views! { hold, example[]:
         fn is_held() -> bool; "assert!(lock.acquire().await?.is_held());";
         fn remaining() -> Option<Duration>;
             "assert!(lock.acquire().await?.remaining().is_some_and(|left| left.as_secs() >= 28));";
@@ -66,7 +66,8 @@ impl QuorumGuard {
     ///
     /// # Errors
     ///
-    /// The error of one server, if no majority replied. The release continues in the background.
+    /// The error of one server, if the missing replies decide whether a majority still had the
+    /// hold. The release continues in the background. [`Error::NoRuntime`] outside of tokio.
     ///
     /// # Cancel safety
     ///
@@ -75,9 +76,10 @@ impl QuorumGuard {
         "use leasehold::Release;",
         "assert_eq!(lock.acquire().await?.release().await?, Release::Released);")]
     pub async fn release(self) -> Result<Release> {
-        let (name, need) = (self.name().clone(), self.shared.need());
+        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let (name, need) = (self.name().clone(), self.hold.need());
         let lost = |reason| Ok(Release::NotHeld { name, reason, holder: None });
-        let over = self.shared.left().err();
+        let over = self.hold.time_left().err();
         let mut releasing: FuturesUnordered<_> =
             self.close().into_iter().map(LockGuard::release).collect();
         let (mut released, mut reasons, mut errors) = (0, vec![], vec![]);
@@ -91,12 +93,12 @@ impl QuorumGuard {
             }
         }
         // If these futures were dropped, background tasks would send the same releases again.
-        tokio::spawn(async move { while releasing.next().await.is_some() {} });
+        runtime.spawn(async move { while releasing.next().await.is_some() {} });
+        let silent = errors.len();
         match (over, errors.pop()) {
             (Some(reason), _) => lost(reason),
             _ if released >= need => Ok(Release::Released),
-            // If the servers without a reply had the hold, too, then a majority had it.
-            (None, Some(error)) if released + 1 + errors.len() >= need => Err(error),
+            (None, Some(error)) if released + silent >= need => Err(error),
             (None, _) => lost(reasons.first().copied().unwrap_or(LostReason::Expired)),
         }
     }
@@ -128,7 +130,7 @@ impl QuorumGuard {
     /// Releases the lock after work that completed. If the hold was lost before, returns the
     /// reason.
     pub(crate) async fn release_after_run(self) -> Option<Loss> {
-        let waits = self.shared.members.iter().map(|it| it.engine().limits.release_after_run);
+        let waits = self.hold.members.iter().map(|it| it.engine().limits.release_after_run);
         let (limit, name) = (waits.max().unwrap_or_default(), self.name().clone());
         let release = async {
             let release = self.release().await?;
@@ -139,12 +141,12 @@ impl QuorumGuard {
 
     /// Returns the context for work under this guard.
     pub(crate) fn context(&self) -> QuorumContext {
-        QuorumContext { shared: Arc::clone(&self.shared) }
+        QuorumContext { hold: Arc::clone(&self.hold) }
     }
 
     fn close(&self) -> Vec<LockGuard> {
-        self.keeper.abort();
-        self.shared.close()
+        self.restorer.abort();
+        self.hold.close()
     }
 }
 
@@ -166,7 +168,7 @@ impl Drop for QuorumGuard {
     "work.await??;")]
 #[derive(Clone, Debug)]
 pub struct QuorumContext {
-    shared: Arc<Shared>,
+    hold: Arc<QuorumHold>,
 }
 
 impl QuorumContext {
@@ -177,11 +179,11 @@ impl QuorumContext {
     /// [`Error::Lost`] if the hold has ended.
     #[doc = example!("lock.run(async |held| held.check()).await??;")]
     pub fn check(&self) -> Result<()> {
-        let lost = |reason| Error::Lost { name: self.shared.name().clone(), reason };
-        self.shared.left().map(drop).map_err(lost)
+        let lost = |reason| Error::Lost { name: self.hold.name().clone(), reason };
+        self.hold.time_left().map(drop).map_err(lost)
     }
 
-    views! { shared, example[]:
+    views! { hold, example[]:
         fn is_held() -> bool; "assert!(lock.run(async |held| held.is_held()).await?);";
         fn remaining() -> Option<Duration>;
             "assert!(lock.run(async |held| held.remaining()).await?.is_some());";

@@ -4,10 +4,10 @@
 //! waiters. The quorum lock adds one key to each server: since when the server has had its data.
 //!
 //! Start with `QuorumLock::wait` in this file, which repeats votes. `vote.rs` counts the grants of
-//! one vote. `keeper.rs` keeps the grants while the guard exists.
+//! one vote. `restorer.rs` requests lost grants again.
 
 mod guard;
-mod keeper;
+mod restorer;
 mod vote;
 
 use std::{sync::Arc, time::Duration};
@@ -19,10 +19,11 @@ use futures_util::{
 use tokio::time::{Instant, sleep, timeout};
 
 pub use self::guard::{QuorumContext, QuorumGuard};
-use self::vote::{VoteFailure, elect, majority};
+use self::vote::{VoteFailure, majority, take_vote};
 use crate::{
     client::Client,
     domain::{Backoff, Name},
+    engine::timing::BACKOFF,
     error::{Error, Result},
     primitives::{Lock, settings::checked_timeout},
 };
@@ -30,10 +31,6 @@ use crate::{
 /// How long a waiter waits at one server before the next vote. The lock may stay held at this
 /// server, but be free at a majority of the others.
 const WAIT_AT_ONE_SERVER: Duration = Duration::from_secs(2);
-
-/// The first and the longest pause before the next vote, if several callers divided the servers, or
-/// if too few servers replied.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Makes the section *Examples* of a method. Each example starts with lines that make `lock`, which
 /// rustdoc hides.
@@ -195,9 +192,10 @@ impl QuorumLock {
 
     /// Acquires the lock, waiting until a majority of the servers grants it.
     ///
-    /// It also waits while no majority can be reached. A waiter stands in the queue of the first
-    /// server at which another owner holds the lock. No other rule orders the waiters of several
-    /// processes.
+    /// It also waits while no majority can be reached. A waiter joins the queue of the first server
+    /// at which another owner holds the lock. Every two seconds it leaves this queue, asks all
+    /// servers, and joins the end again. So waiters do not acquire in order, and a waiter may wait
+    /// without a bound.
     ///
     /// # Errors
     ///
@@ -225,6 +223,7 @@ impl QuorumLock {
     #[doc = example!("let guard = lock.acquire_within(Duration::from_secs(5)).await?;")]
     pub async fn acquire_within(&self, timeout: Duration) -> Result<QuorumGuard> {
         checked_timeout(timeout)?;
+        tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (start, mut failure) = (Instant::now(), VoteFailure::default());
         match tokio::time::timeout(timeout, self.wait(&mut failure)).await {
             Ok(acquired) => acquired,
@@ -249,9 +248,9 @@ impl QuorumLock {
         "let first = lock.try_acquire().await?;",
         "assert!(first.is_some() && lock.try_acquire().await?.is_none());")]
     pub async fn try_acquire(&self) -> Result<Option<QuorumGuard>> {
-        match elect(&self.members, None).await? {
+        match take_vote(&self.members, None).await? {
             Ok(won) => Ok(Some(QuorumGuard::new(&self.members, won))),
-            Err(VoteFailure { silence: None, .. }) => Ok(None),
+            Err(VoteFailure { too_few_votes: None, .. }) => Ok(None),
             Err(failure) => Err(failure.error(self.name(), Duration::ZERO)),
         }
     }
@@ -283,14 +282,14 @@ impl QuorumLock {
     async fn wait(&self, failure: &mut VoteFailure) -> Result<QuorumGuard> {
         let (mut backoff, mut granted) = (Backoff::default(), None);
         loop {
-            match elect(&self.members, granted.take()).await? {
+            match take_vote(&self.members, granted.take()).await? {
                 Ok(won) => return Ok(QuorumGuard::new(&self.members, won)),
                 Err(lost) => *failure = lost,
             }
             // Without a pause, two callers would vote at the same time again, and divide the
             // servers again.
             if failure.divided || failure.busy_at.is_none() {
-                sleep(backoff.next(PAUSES)).await;
+                sleep(backoff.next(BACKOFF)).await;
             }
             if let Some(number) = failure.busy_at {
                 // Ignores an error of this server. If no majority is possible without this server,
@@ -303,6 +302,10 @@ impl QuorumLock {
 
     /// Releases the lock at each server that replies, no matter which owner holds it. Returns at
     /// how many servers it was held.
+    ///
+    /// The holder notices the release at each server by its next renewal there, and then requests
+    /// the lock at that server again. If no other client acquires the lock first, the holder may
+    /// keep it. So call this only if the holder is dead.
     ///
     /// # Errors
     ///

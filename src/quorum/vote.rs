@@ -7,13 +7,13 @@ use futures_util::{
     future::join_all,
     stream::{FuturesUnordered, StreamExt},
 };
-use tokio::time::timeout;
+use tokio::{runtime::Handle, time::timeout};
 
 use crate::{
     domain::Name,
     error::{Error, Result},
     primitives::{Lock, LockGuard},
-    store::quorum,
+    store::quorum::{self, DataAge},
 };
 
 /// Timeout for the reply of one server. It is shorter than the command timeout. Otherwise one
@@ -31,15 +31,15 @@ pub(super) struct Reply {
     pub(super) grant: Option<LockGuard>,
     /// For how long the server has had its data. `None` if it does not have the key with this time.
     /// So the server is new, or has lost all of its data.
-    known_for: Option<Duration>,
+    data_age: Option<Duration>,
     lease: Duration,
 }
 
 impl Reply {
-    /// Returns whether the server has had its data for less than a lease. If so, it may have lost
-    /// the grant of another holder that still relies on it, so its own grant does not count.
+    /// Returns whether the vote must not count yet: the server is new, or has had its data for less
+    /// than a lease. It may have lost the grant of another holder that still relies on it.
     fn is_young(&self) -> bool {
-        self.known_for.is_none_or(|time| time < self.lease)
+        self.data_age.is_none_or(|time| time < self.lease)
     }
 
     fn counts(&self) -> bool {
@@ -48,10 +48,10 @@ impl Reply {
 }
 
 /// A future that returns the vote of a server.
-pub(super) type Asking = Pin<Box<dyn Future<Output = Vote> + Send>>;
+pub(super) type PendingVote = Pin<Box<dyn Future<Output = Vote> + Send>>;
 
 /// The votes so far, of which a majority granted the lock, and the missing ones.
-pub(super) type Won = (Vec<Vote>, FuturesUnordered<Asking>);
+pub(super) type Majority = (Vec<Vote>, FuturesUnordered<PendingVote>);
 
 /// Why no majority granted the lock. All grants are released.
 #[derive(Debug, Default)]
@@ -62,13 +62,13 @@ pub(super) struct VoteFailure {
     /// servers between them.
     pub(super) divided: bool,
     /// If too few servers voted, the reason.
-    pub(super) silence: Option<String>,
+    pub(super) too_few_votes: Option<String>,
 }
 
 impl VoteFailure {
     /// Returns the error for a caller whose timeout has elapsed after `waited`.
     pub(super) fn error(self, name: &Name, waited: Duration) -> Error {
-        match self.silence {
+        match self.too_few_votes {
             Some(reason) => Error::silent(name.clone(), reason),
             None => Error::timed_out(name.clone(), waited),
         }
@@ -82,7 +82,7 @@ pub(super) fn majority(members: usize) -> usize {
 
 /// Returns the vote of the server `number`. If the server granted the lock before, `granted` is
 /// that grant, and the lock is not requested again.
-pub(super) fn ask(members: &Arc<[Lock]>, number: usize, granted: Option<LockGuard>) -> Asking {
+pub(super) fn ask(members: &Arc<[Lock]>, number: usize, granted: Option<LockGuard>) -> PendingVote {
     let members = Arc::clone(members);
     Box::pin(async move {
         let lock = &members[number];
@@ -102,28 +102,26 @@ async fn vote(lock: &Lock, granted: Option<LockGuard>) -> Result<Reply> {
         Some(guard) => Some(guard),
         None => lock.try_acquire().await?,
     };
-    Ok(Reply { grant, known_for: known_for(lock, "look").await?, lease: lock.terms().0 })
+    Ok(Reply { grant, data_age: data_age(lock, DataAge::Read).await?, lease: lock.terms().0 })
 }
 
-async fn known_for(lock: &Lock, how: &'static str) -> Result<Option<Duration>> {
-    lock.engine().ask(lock.name(), |store| quorum::known_for(store, how)).await
+async fn data_age(lock: &Lock, request: DataAge) -> Result<Option<Duration>> {
+    lock.engine().ask(lock.name(), |store| quorum::data_age(store, request)).await
 }
 
-/// Writes to each new server that it has data from now on. After a lease, its votes count. Only for
-/// servers that may have lost their data, because others are not new or did not reply.
-pub(super) async fn note_new(members: &[Lock], votes: &[Vote]) {
-    let new = votes.iter().filter(|vote| is_new(vote)).map(|(number, _)| &members[*number]);
-    // If such a request fails, the server is also new in the next vote.
-    join_all(new.map(|lock| timeout(VOTE_TIMEOUT, known_for(lock, "note")))).await;
-}
-
-/// Writes to a new server that it always had its data. Only valid if all servers are new, because
-/// then no grant can have been lost.
-async fn trust(members: &[Lock], (number, vote): &mut Vote) {
-    let trusted = timeout(VOTE_TIMEOUT, known_for(&members[*number], "trust")).await;
-    if let (Ok(Ok(known_for)), Ok(reply)) = (trusted, vote) {
-        reply.known_for = known_for;
-    }
+/// Writes to each new server that it has data from now on (`Note`), so that its votes count after a
+/// lease, or that it always had its data (`Trust`). `Trust` is only valid if all servers are new.
+/// If all servers lost their data at once, it is wrong: see `docs/guarantees.md`.
+pub(super) async fn mark_new(members: &[Lock], votes: &mut [Vote], request: DataAge) {
+    let new = votes.iter_mut().filter(|vote| is_new(vote));
+    join_all(new.map(|(number, vote)| async move {
+        let age = timeout(VOTE_TIMEOUT, data_age(&members[*number], request)).await;
+        // If the request fails, the server is also new in the next vote.
+        if let (Ok(Ok(age)), Ok(reply)) = (age, vote) {
+            reply.data_age = age;
+        }
+    }))
+    .await;
 }
 
 /// Asks all servers at once, and returns as soon as the result is certain.
@@ -132,10 +130,11 @@ async fn trust(members: &[Lock], (number, vote): &mut Vote) {
 ///
 /// The error of a server that will also reject a retry, if no majority is possible without such
 /// servers.
-pub(super) async fn elect(
+pub(super) async fn take_vote(
     members: &Arc<[Lock]>,
     mut granted: Option<(usize, LockGuard)>,
-) -> Result<Result<Won, VoteFailure>> {
+) -> Result<Result<Majority, VoteFailure>> {
+    Handle::try_current().map_err(|_| Error::NoRuntime)?;
     let need = majority(members.len());
     let mut take = |number| granted.take_if(|(at, _)| *at == number).map(|(_, guard)| guard);
     let mut late: FuturesUnordered<_> =
@@ -145,16 +144,16 @@ pub(super) async fn elect(
         && let Some(vote) = late.next().await
     {
         votes.push(vote);
-        // If all servers are new, they were just set up. If only a majority were new, it could have
-        // lost its data.
+        // If all servers are new, they were probably just set up. If only a majority were new, it
+        // could have lost its data.
         if late.is_empty() && votes.iter().all(is_new) {
-            join_all(votes.iter_mut().map(|vote| trust(members, vote))).await;
+            mark_new(members, &mut votes, DataAge::Trust).await;
         }
     }
-    note_new(members, &votes).await;
+    mark_new(members, &mut votes, DataAge::Note).await;
     match count(&votes) >= need {
         true => Ok(Ok((votes, late))),
-        false => lost(votes, members.len()).map(Err),
+        false => failure_of(votes, members.len()).map(Err),
     }
 }
 
@@ -170,11 +169,11 @@ fn count(votes: &[Vote]) -> usize {
 }
 
 fn is_new((_, vote): &Vote) -> bool {
-    vote.as_ref().is_ok_and(|reply| reply.known_for.is_none())
+    vote.as_ref().is_ok_and(|reply| reply.data_age.is_none())
 }
 
-/// Returns why no majority of the `of` servers granted the lock. Releases the grants.
-fn lost(mut votes: Vec<Vote>, of: usize) -> Result<VoteFailure> {
+/// Returns why no majority of the servers granted the lock. Releases the grants.
+fn failure_of(mut votes: Vec<Vote>, servers: usize) -> Result<VoteFailure> {
     votes.sort_by_key(|(number, _)| *number);
     let (mut failure, mut young, mut errors) = (VoteFailure::default(), 0, vec![]);
     for (number, vote) in votes {
@@ -189,14 +188,15 @@ fn lost(mut votes: Vec<Vote>, of: usize) -> Result<VoteFailure> {
         }
     }
     let permanent = errors.iter().filter(|error| !error.is_transient()).count();
-    if of - permanent < majority(of) {
+    if servers - permanent < majority(servers) {
         errors.retain(|error| !error.is_transient());
         return Err(errors.swap_remove(0));
     }
-    let (voted, need) = (of - errors.len() - young, majority(of));
+    let (voted, need) = (servers - errors.len() - young, majority(servers));
     if voted < need {
-        let mut reason =
-            format!("only {voted} of {of} servers voted, but {need} must grant the lock");
+        let mut reason = format!(
+            "at most {voted} of {servers} servers can vote, but {need} must grant the lock"
+        );
         if young > 0 {
             reason += &format!(
                 "; {young} servers are new or lost their data less than one lease ago, so their \
@@ -204,7 +204,7 @@ fn lost(mut votes: Vec<Vote>, of: usize) -> Result<VoteFailure> {
             );
         }
         reason += &errors.first().map(|error| format!("; {error}")).unwrap_or_default();
-        failure.silence = Some(reason);
+        failure.too_few_votes = Some(reason);
     }
     Ok(failure)
 }

@@ -7,7 +7,7 @@ use tokio::{
     time::{advance, sleep},
 };
 
-use leasehold::{Client, Error};
+use leasehold::{Client, Error, QuorumClient};
 
 use super::world::{World, door, leave, millis, secs};
 
@@ -44,6 +44,34 @@ fn acquire_within_fails_without_a_runtime() {
     assert!(matches!(acquired, Err(Error::NoRuntime)));
     let ran = lock.run_within(secs(1), async |_| ()).now_or_never().unwrap();
     assert!(matches!(ran, Err(Error::NoRuntime)));
+}
+
+/// Once, these calls panicked.
+#[test]
+fn barrier_and_quorum_lock_fail_without_a_runtime() {
+    let client = Client::in_memory();
+    let barrier = client.barrier("phase", 1).unwrap();
+    let arrived = barrier.arrive_and_wait_within(secs(1)).now_or_never().unwrap();
+    assert!(matches!(arrived, Err(Error::NoRuntime)));
+    let double = client.double_barrier("stage", 1).unwrap();
+    let entered = double.enter_within(secs(1)).now_or_never().unwrap();
+    assert!(matches!(entered, Err(Error::NoRuntime)));
+    let inside = runtime().block_on(double.enter()).unwrap();
+    let left = inside.leave_within(secs(1)).now_or_never().unwrap();
+    assert!(matches!(left, Err(Error::NoRuntime)));
+
+    let lock = QuorumClient::of([client]).unwrap().lock("door").unwrap();
+    let ran = lock.run(async |_| ()).now_or_never().unwrap();
+    let acquired = [lock.acquire().now_or_never(), lock.acquire_within(secs(1)).now_or_never()];
+    let tried = lock.try_acquire().now_or_never().unwrap();
+    let acquired = acquired.map(|it| it.unwrap().map(drop));
+    for result in acquired.into_iter().chain([ran, tried.map(drop)]) {
+        assert!(matches!(result, Err(Error::NoRuntime)), "{result:?}");
+    }
+    let guard = runtime().block_on(lock.acquire()).unwrap();
+    assert_eq!(guard.lost().now_or_never(), None);
+    let released = guard.release().now_or_never().unwrap();
+    assert!(matches!(released, Err(Error::NoRuntime)));
 }
 
 #[test]

@@ -196,6 +196,11 @@ fn seed_repeats_its_trace_in_a_cluster() {
     run_twice(served::run_cluster, 3);
 }
 
+#[test]
+fn seed_repeats_its_trace_of_a_quorum() {
+    run_twice(quorum::run, 3);
+}
+
 fn run_twice(world: World, seeds: u64) {
     for seed in 0..seeds {
         let traces = [(); 2].map(|()| {

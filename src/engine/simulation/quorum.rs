@@ -9,67 +9,88 @@ use tokio::{
 };
 
 use super::trace::Trace;
-use crate::{Client, MemoryStore, QuorumClient, QuorumContext, QuorumLock, domain::Mutex};
+use crate::{
+    Client, MemoryStore, QuorumClient, QuorumContext, QuorumLock,
+    domain::{Identity, Mutex},
+};
 
 const SERVERS: usize = 5;
 const TTL: Duration = Duration::from_secs(10);
 const STORY: Duration = Duration::from_secs(120);
 
-/// The numbers of the clients that rely on a hold, and the contexts of these holds.
-type Believers = Arc<Mutex<Vec<(usize, QuorumContext)>>>;
-
 fn millis(range: Range<u64>) -> Duration {
     Duration::from_millis(fastrand::u64(range))
 }
 
-/// Acquires the lock again and again. Each time, checks that no other client relies on a hold, and
+/// The tasks that rely on a hold, and the contexts of these holds.
+#[derive(Clone, Default)]
+struct Holders(Arc<Mutex<Vec<(String, QuorumContext)>>>);
+
+impl Holders {
+    fn check_none(&self, when: &str) {
+        let mut holders = self.0.lock();
+        // The context of a released hold returns `false`, so its entry goes here.
+        holders.retain(|(_, held)| held.is_held());
+        let tasks: Vec<_> = holders.iter().map(|(task, _)| task).collect();
+        assert!(tasks.is_empty(), "{when}, tasks {tasks:?} hold it");
+    }
+}
+
+/// Acquires the lock again and again. Each time, checks that no other task relies on a hold, and
 /// releases the lock. Returns the number of holds.
-async fn contend(number: usize, lock: QuorumLock, believers: Believers, until: Instant) -> u32 {
-    let mut holds = 0;
+async fn contend(task: String, lock: QuorumLock, holders: Holders, trace: Arc<Trace>) -> u32 {
+    let (until, mut holds) = (Instant::now() + STORY, 0);
     while Instant::now() < until {
         let Ok(guard) = lock.acquire_within(millis(100..20_000)).await else { continue };
         holds += 1;
-        let believes = Arc::clone(&believers);
-        let outcome = guard.run(async move |held| {
+        trace.log(|| format!("task {task} holds the lock"));
+        let work = async |held: QuorumContext| {
             if held.is_held() {
-                // The context of a released hold returns `false`, so its entry goes here.
-                let mut others = believes.lock();
-                others.retain(|(_, other)| other.is_held());
-                let names: Vec<_> = others.iter().map(|(other, _)| *other).collect();
-                assert!(names.is_empty(), "client {number} and {names:?} hold the lock");
-                others.push((number, held));
+                holders.check_none(&format!("while task {task} holds the lock"));
+                holders.0.lock().push((task.clone(), held));
             }
             sleep(millis(0..15_000)).await;
-        });
-        drop(outcome.await);
+        };
+        let outcome = guard.run(work).await;
+        trace.log(|| format!("task {task}: {outcome:?}"));
         sleep(millis(0..500)).await;
     }
     holds
 }
 
 /// Repeats one of three faults: two servers reject every request until a third one has lost its
-/// data; one or two servers stop; a server loses its data. Three servers with their data always run.
-async fn trouble(servers: &[MemoryStore], until: Instant, trace: &Trace) {
+/// data; one to three servers stop; a server loses its data. If three stop for a *ttl*, checks that
+/// no task relies on a hold.
+async fn trouble(servers: &[MemoryStore], holders: Holders, trace: &Trace) {
+    let until = Instant::now() + STORY;
     while Instant::now() < until {
         sleep(millis(500..8_000)).await;
         let mut numbers: Vec<usize> = (0..SERVERS).collect();
         fastrand::shuffle(&mut numbers);
-        let (fault, stopped) = (fastrand::u8(..3), fastrand::usize(1..=2));
-        trace.log(|| format!("fault {fault} at servers {numbers:?}"));
-        let down = numbers[1..3].iter().map(|number| &servers[*number]);
-        match fault {
-            0 => down.clone().for_each(|server| server.fail("LOADING not yet")),
-            1 => down.clone().take(stopped).for_each(MemoryStore::stall),
-            _ => {}
+        let (fault, stopped) = (fastrand::u8(..3), fastrand::usize(1..=3));
+        let down = &numbers[1..=[2, stopped, 0][usize::from(fault)]];
+        let pause = if down.is_empty() { Duration::ZERO } else { millis(100..25_000) };
+        let name = ["reject requests", "stop", ""][usize::from(fault)];
+        trace.log(|| format!("servers {down:?} {name} for {pause:?}"));
+        for number in down {
+            match fault {
+                0 => servers[*number].fail("LOADING not yet"),
+                _ => servers[*number].stall(),
+            }
         }
-        if fault < 2 {
-            sleep(millis(100..25_000)).await;
+        sleep(pause).await;
+        if stopped == 3 && fault == 1 && pause >= TTL {
+            holders.check_none("without a majority");
         }
         if fault != 1 {
+            trace.log(|| format!("server {} loses its data", numbers[0]));
             servers[numbers[0]].lose_everything();
         }
-        down.clone().for_each(MemoryStore::heal);
-        down.for_each(MemoryStore::resume);
+        trace.log(|| "all servers work".into());
+        for number in down {
+            servers[*number].heal();
+            servers[*number].resume();
+        }
         if fault != 1 {
             // After this pause, no client relies on a hold that this server has lost. So at most
             // one server at a time lacks such holds.
@@ -85,20 +106,24 @@ pub(super) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
     runtime.block_on(live(trace))
 }
 
-async fn live(trace: &Trace) -> Result<(), String> {
+async fn live(trace: &Arc<Trace>) -> Result<(), String> {
     let servers: Vec<_> = (0..SERVERS).map(|_| MemoryStore::new()).collect();
-    let (until, believers) = (Instant::now() + STORY, Believers::default());
-    let mut clients = JoinSet::new();
+    let (mut tasks, holders) = (JoinSet::new(), Holders::default());
     for number in 0..3 {
-        let quorum = QuorumClient::of(servers.iter().map(Client::with_store)).unwrap();
-        for _ in 0..fastrand::usize(1..=2) {
-            let lock = quorum.lock("door").unwrap().ttl(TTL);
-            clients.spawn(contend(number, lock, Arc::clone(&believers), until));
+        let clients = servers.iter().zip(0..).map(|(server, at)| {
+            // Random ids would differ when the seed is run again.
+            let id = format!("{number}-{at}");
+            Client::builder().client(Identity::of(&*id), Arc::new(server.store(&id)))
+        });
+        let quorum = QuorumClient::of(clients).unwrap();
+        for task in 0..fastrand::usize(1..=2) {
+            let (task, lock) = (format!("{number}/{task}"), quorum.lock("door").unwrap().ttl(TTL));
+            tasks.spawn(contend(task, lock, holders.clone(), Arc::clone(trace)));
         }
     }
-    trouble(&servers, until, trace).await;
-    if clients.join_all().await.into_iter().sum::<u32>() == 0 {
-        return Err("no client ever held the lock".into());
+    trouble(&servers, holders, trace).await;
+    if tasks.join_all().await.into_iter().sum::<u32>() == 0 {
+        return Err("no task ever held the lock".into());
     }
     // A server that was stopped may grant a late request. The client must release this grant, too.
     sleep(6 * TTL).await;

@@ -172,8 +172,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a server of a quorum that lost its data counts at once",
             edits: &[Edit {
                 file: "src/quorum/vote.rs",
-                from: "self.known_for.is_none_or(|time| time < self.lease)",
-                to: "self.known_for.is_none()",
+                from: "self.data_age.is_none_or(|time| time < self.lease)",
+                to: "self.data_age.is_none()",
             }],
         },
     ),
@@ -1707,13 +1707,13 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[
                 Edit {
                     file: "src/primitives/multi.rs",
-                    from: "            if before.replace(owner.clone()) == Some(owner) {\n",
-                    to: "            if before.replace(owner.clone()) == Some(owner) && false {\n",
+                    from: "        if before.replace(owner.clone()) == Some(owner) {\n",
+                    to: "        if before.replace(owner.clone()) == Some(owner) && false {\n",
                 },
                 Edit {
                     file: "src/primitives/multi.rs",
-                    from: "        for _ in 0..HOLDER_LOOKS {\n",
-                    to: "        loop {\n",
+                    from: "    for _ in 0..HOLDER_LOOKS {\n",
+                    to: "    loop {\n",
                 },
             ],
         },

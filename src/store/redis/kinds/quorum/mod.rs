@@ -10,15 +10,24 @@ use crate::store::redis::{
     scripts::{Script, Scripts, script},
 };
 
-static KNOWN: LazyLock<Script> = script!("known");
+static DATA_AGE: LazyLock<Script> = script!("data_age");
 
 /// Each new connection loads these scripts.
-pub(super) const SCRIPTS: Scripts = &[&KNOWN];
+pub(super) const SCRIPTS: Scripts = &[&DATA_AGE];
+
+/// What a request does to the time since which the server has had its data: see the script.
+#[derive(Clone, Copy)]
+pub(crate) enum DataAge {
+    Read,
+    Note,
+    Trust,
+}
 
 /// Returns for how long the server has had its data. Returns `None` if no client has written the
-/// time to this data. `how` is `look`, or it changes the time: see the script.
-pub(crate) async fn known_for(store: &RedisStore, how: &str) -> Reply<Option<Duration>> {
-    let request = Request::script(&KNOWN, &[keys::QUORUM_SINCE], how);
-    let known = store.ask(request.read(replies::number)).await?;
-    Ok(u64::try_from(known).ok().map(Duration::from_millis))
+/// time to this data.
+pub(crate) async fn data_age(store: &RedisStore, request: DataAge) -> Reply<Option<Duration>> {
+    let how = ["read", "note", "trust"][request as usize];
+    let request = Request::script(&DATA_AGE, &[keys::QUORUM_SINCE], how);
+    let age = store.ask(request.read(replies::number)).await?;
+    Ok(u64::try_from(age).ok().map(Duration::from_millis))
 }

@@ -163,6 +163,7 @@ final class Performer {
             case "lock" -> redisson.getLock(name);
             case "spin" -> redisson.getSpinLock(name);
             case "fair" -> redisson.getFairLock(name);
+            case "getNonReentrantLock", "getNonReentrantFairLock" -> since44(redisson, kind, name);
             case "fenced" -> redisson.getFencedLock(name);
             case "read" -> redisson.getReadWriteLock(name).readLock();
             case "write" -> redisson.getReadWriteLock(name).writeLock();
@@ -171,6 +172,15 @@ final class Performer {
             case "red" -> Red.lock(name);
             default -> throw new IllegalArgumentException("unknown kind `" + kind + "`");
         };
+    }
+
+    /** Calls a method that Redisson 3.29 does not have. */
+    private static RLock since44(RedissonClient redisson, String method, String name) {
+        try {
+            return (RLock) RedissonClient.class.getMethod(method, String.class).invoke(redisson, name);
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     private static Map<String, Object> timed(Attempt attempt) throws InterruptedException {

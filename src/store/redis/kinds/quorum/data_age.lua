@@ -1,10 +1,10 @@
--- quorum/known: returns for how long a server of a quorum has had data.
+-- quorum/data_age: returns for how long a server of a quorum has had data.
 --
 -- If a server restarts without its data, it also lacks the key in which the time is stored.
 --
 --   KEYS[1]  since  string without a TTL: millisecond since which the server has had its data;
 --                   0 means always
---   ARGV[1]  how    `look` changes nothing; `note` stores the current time, unless a time is
+--   ARGV[1]  how    `read` changes nothing; `note` stores the current time, unless a time is
 --                   stored; `trust` stores 0
 --
 --   0 or more   for how many milliseconds it has had data

@@ -1,45 +1,44 @@
 //! Keeps the hold of a quorum lock at as many servers as possible, while its guard exists.
 //!
-//! The watchdog of each client renews the hold at its server. The keeper is a task with two duties.
-//! It adds grants that arrive after the majority. If the hold at a server ends, it requests the
-//! lock at this server again. So if a server was down, or has restarted without its data, the
-//! server gets the hold again.
+//! The watchdog of each client renews the hold at its server. The restorer is a task that adds
+//! grants that arrive after the majority. If the hold at a server ends, the restorer requests the
+//! lock there again. So a server that was down, or has restarted without its data, gets the hold
+//! again.
 
 use std::{pin::Pin, slice, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::{sync::watch, time::sleep};
+use tokio::{runtime::Handle, sync::watch, time::sleep};
 
-use super::vote::{Asking, Vote, ask, majority, note_new};
+use super::vote::{PendingVote, Vote, ask, majority, mark_new};
 use crate::{
     domain::{LostReason, Mutex, Name},
+    engine::timing::NEXT_TICK,
     primitives::{Lock, LockGuard},
+    store::quorum::DataAge,
 };
 
-/// If a server has not granted the lock, the keeper asks it again after this pause.
+/// If a server has not granted the lock, the restorer asks it again after this pause.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// A check runs this much later than the calculated end of the leases, so that it finds them ended.
-const EXPIRY_MARGIN: Duration = Duration::from_millis(1);
-
-/// The hold of a quorum lock, which its guard, its contexts and its keeper share.
+/// The hold of a quorum lock, which its guard, its contexts and its restorer share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct QuorumHold {
     pub(super) members: Arc<[Lock]>,
     /// The grants by server. When the hold is over, no grant may be added.
     grants: Mutex<Vec<Option<LockGuard>>>,
     over: watch::Sender<Option<LostReason>>,
 }
 
-/// An event for the keeper: a vote, or the end of the grant of the server with this number.
+/// An event for the restorer: a vote, or the end of the grant of the server with this number.
 pub(super) enum Event {
     Voted(Vote),
     Ended(usize, LostReason),
 }
 
-pub(super) type Coming = Pin<Box<dyn Future<Output = Event> + Send>>;
+pub(super) type NextEvent = Pin<Box<dyn Future<Output = Event> + Send>>;
 
-impl Shared {
+impl QuorumHold {
     pub(super) fn new(members: &Arc<[Lock]>) -> Self {
         let grants = Mutex::new(members.iter().map(|_| None).collect());
         Self { members: Arc::clone(members), grants, over: watch::Sender::new(None) }
@@ -54,20 +53,21 @@ impl Shared {
         majority(self.members.len())
     }
 
-    /// Waits until the hold has ended. It does not rely on the keeper alone, because the runtime of
-    /// the keeper may have been shut down. A timer also ends the wait when the leases end.
+    /// Waits until the hold has ended. The runtime of the restorer may have been shut down, so a
+    /// timer also ends the wait when the leases end. Without a runtime, there is no timer.
     pub(super) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
-        let (shared, mut over) = (Arc::clone(self), self.over.subscribe());
+        let (hold, mut over) = (Arc::clone(self), self.over.subscribe());
         async move {
             loop {
-                let left = match shared.left() {
+                let left = match hold.time_left() {
                     Ok(left) => left,
                     Err(reason) => return reason,
                 };
                 tokio::select! {
                     biased;
                     _ = over.wait_for(Option::is_some) => {}
-                    () = sleep(left + EXPIRY_MARGIN) => {}
+                    () = async { sleep(left + NEXT_TICK).await },
+                        if Handle::try_current().is_ok() => {}
                 }
             }
         }
@@ -75,7 +75,7 @@ impl Shared {
 
     /// Returns how long a majority of the grants lasts without another renewal, or why the hold has
     /// ended.
-    pub(super) fn left(&self) -> Result<Duration, LostReason> {
+    pub(super) fn time_left(&self) -> Result<Duration, LostReason> {
         if let Some(reason) = *self.over.borrow() {
             return Err(reason);
         }
@@ -86,12 +86,12 @@ impl Shared {
     }
 
     pub(super) fn remaining(&self) -> Option<Duration> {
-        self.left().ok()
+        self.time_left().ok()
     }
 
     /// Adds the grant of a vote, and returns its end. Without a grant, returns the next vote of the
     /// server. If the hold has ended, drops the grant.
-    pub(super) fn add(&self, (number, vote): Vote) -> Option<Coming> {
+    pub(super) fn add(&self, (number, vote): Vote) -> Option<NextEvent> {
         let Some(guard) = vote.ok().and_then(|reply| reply.grant) else {
             return self.ask_after(RETRY_PAUSE, number);
         };
@@ -135,18 +135,18 @@ impl Shared {
 
     /// Awaits the vote of a server. If the server is new, it has lost its data, because a majority
     /// of the others have theirs.
-    pub(super) fn voted(&self, asking: Asking) -> Coming {
+    pub(super) fn voted(&self, asking: PendingVote) -> NextEvent {
         let members = Arc::clone(&self.members);
         Box::pin(async move {
-            let vote = asking.await;
-            note_new(&members, slice::from_ref(&vote)).await;
+            let mut vote = asking.await;
+            mark_new(&members, slice::from_mut(&mut vote), DataAge::Note).await;
             Event::Voted(vote)
         })
     }
 
     /// Asks a server after a pause. `None` for a fixed lease, because such a hold is neither
     /// renewed nor requested again.
-    fn ask_after(&self, pause: Duration, number: usize) -> Option<Coming> {
+    fn ask_after(&self, pause: Duration, number: usize) -> Option<NextEvent> {
         let (members, (ttl, is_renewed)) =
             (Arc::clone(&self.members), self.members[number].terms());
         let asking = async move {
@@ -157,13 +157,13 @@ impl Shared {
     }
 }
 
-/// Keeps the hold until the remaining grants are no majority.
-pub(super) async fn keep(shared: Arc<Shared>, mut coming: FuturesUnordered<Coming>) {
-    while let Some(event) = coming.next().await {
-        coming.extend(match event {
-            Event::Voted(vote) => shared.add(vote),
-            Event::Ended(number, reason) if shared.remove(number, reason) => {
-                shared.ask_after(Duration::ZERO, number)
+/// Restores the hold until the remaining grants are no majority.
+pub(super) async fn restore(hold: Arc<QuorumHold>, mut events: FuturesUnordered<NextEvent>) {
+    while let Some(event) = events.next().await {
+        events.extend(match event {
+            Event::Voted(vote) => hold.add(vote),
+            Event::Ended(number, reason) if hold.remove(number, reason) => {
+                hold.ask_after(Duration::ZERO, number)
             }
             Event::Ended(..) => return,
         });
