@@ -137,7 +137,7 @@ pub enum Error {
     },
 
     /// The timeout elapsed before enough members had arrived at the barrier `name`. The caller has
-    /// left the barrier.
+    /// left the barrier, or leaves it in the background if the store did not reply within 100 ms.
     #[error(
         "timed out after {waited:?} waiting at the barrier `{name}`: only {arrived} of {parties} \
          members arrived{}",
