@@ -13,6 +13,10 @@ use crate::{
 /// The end of the reason of [`Error::Unavailable`], if a request was sent and got no reply.
 pub(crate) const MAY_HAVE_HAPPENED: &str = "; the request may have been executed";
 
+/// The same, if the reason says that the store is unreachable now.
+pub(crate) const EARLIER_MAY_HAVE_HAPPENED: &str =
+    "; an earlier attempt of the request may have been executed";
+
 /// The result of an operation on a lock.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -159,8 +163,7 @@ pub enum Error {
     /// The timeout elapsed before all other members had left the double barrier `name`. The caller
     /// has left the barrier.
     #[error(
-        "timed out after {waited:?} waiting to leave the barrier `{name}`: {count} members have \
-         not left yet{}",
+        "timed out after {waited:?} waiting to leave the barrier `{name}`: {count} still inside{}",
         listed(members)
     )]
     MembersInside {
