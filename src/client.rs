@@ -325,6 +325,9 @@ impl Client {
 
     /// Returns the barrier `name` for this number of members. Sends no request.
     ///
+    /// **All members must use the same number**, because the store does not check it. If a new
+    /// version of a program uses another number, give the barrier a new name.
+    ///
     /// # Errors
     ///
     /// [`Error::Name`](crate::Error::Name) if the name is invalid, and

@@ -13,6 +13,10 @@ use crate::{
 /// The end of the reason of [`Error::Unavailable`], if a request was sent and got no reply.
 pub(crate) const MAY_HAVE_HAPPENED: &str = "; the request may have been executed";
 
+/// The same, if the reason says that the store is unreachable now.
+pub(crate) const EARLIER_MAY_HAVE_HAPPENED: &str =
+    "; an earlier attempt of the request may have been executed";
+
 /// The result of an operation on a lock.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -137,7 +141,7 @@ pub enum Error {
     },
 
     /// The timeout elapsed before enough members had arrived at the barrier `name`. The caller has
-    /// left the barrier.
+    /// left the barrier, or leaves it in the background if the store did not reply within 100 ms.
     #[error(
         "timed out after {waited:?} waiting at the barrier `{name}`: only {arrived} of {parties} \
          members arrived{}",
@@ -159,8 +163,7 @@ pub enum Error {
     /// The timeout elapsed before all other members had left the double barrier `name`. The caller
     /// has left the barrier.
     #[error(
-        "timed out after {waited:?} waiting to leave the barrier `{name}`: {count} members have \
-         not left yet{}",
+        "timed out after {waited:?} waiting to leave the barrier `{name}`: {count} still inside{}",
         listed(members)
     )]
     MembersInside {

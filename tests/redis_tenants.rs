@@ -7,7 +7,7 @@ use crate::common::{
     until_places, waiter, within, yielded,
 };
 use futures_util::FutureExt;
-use leasehold::{Client, Error, Lock, LockGuard, Replicas, Script, Value, Write};
+use leasehold::{Client, Error, Lock, LockGuard, QuorumClient, Replicas, Script, Value, Write};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::time::{Instant, sleep};
 
@@ -145,8 +145,8 @@ async fn acl_user_for_replicas_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let _replica = Redis::start_replica_of(&redis);
     let commands = commands_of_the_guide("leasehold");
-    let [plain, .., replicas] = &commands[..] else { panic!("{commands:?}") };
-    follow(&redis, plain);
+    let replicas = commands.iter().find(|command| command.contains(&"+wait")).unwrap();
+    follow(&redis, &commands[0]);
     let one = Replicas::at_least(1).within(SOON);
     let ours = || async { door(&as_user(&redis, "leasehold").await).replicated(one) };
     let refused = ours().await.acquire().await.unwrap_err();
@@ -517,5 +517,31 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         release_guard(guard).await;
         redis.command(&["DEL", &queue(DOOR)]);
         eventually("it is free", SOON, || hash(&redis, DOOR).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acl_users_of_the_guide_may_use_a_quorum_lock() {
+    for user in ["leasehold", "everything"] {
+        let servers = [(); 3].map(|()| Redis::start());
+        let mut clients = vec![];
+        for redis in &servers {
+            for command in commands_of_the_guide(user) {
+                // The first command creates the user, and another one adds the key of quorum locks.
+                if command.contains(&"on") || command.contains(&"~leasehold_quorum__since") {
+                    follow(redis, &command);
+                }
+            }
+            redis.command(&["ACL", "LOG", "RESET"]);
+            clients.push(as_user(redis, user).await);
+        }
+        let door = QuorumClient::of(clients).unwrap().lock("app:door").unwrap();
+        for _ in 0..2 {
+            let guard = door.acquire().await.unwrap();
+            assert_eq!(guard.release().await.unwrap(), leasehold::Release::Released);
+        }
+        for redis in &servers {
+            assert!(redis.command(&["ACL", "LOG"]).list().is_empty(), "{user}");
+        }
     }
 }

@@ -211,6 +211,7 @@ pub(crate) fn as_text(found: &Inspection) -> String {
         let lease = lease(holder.remaining());
         match found.kind {
             ObjectKind::Queue => line("claimed by", &format!("{}, {lease}", holder.owner())),
+            ObjectKind::Barrier => line("inside", &format!("{}, {lease}", holder.owner())),
             _ => line("held by", &format!("{} ×{}, {lease}", holder.owner(), holder.count())),
         }
         if let Some(client) = holder.client() {
@@ -241,7 +242,7 @@ pub(crate) fn as_text(found: &Inspection) -> String {
         line("key of", &on_one_line(collection));
     }
     if let Some(number) = found.number {
-        line("number", &number);
+        line(number_title(found.kind), &number);
     }
     if let Some(token) = found.token {
         line("token", &token);
@@ -274,14 +275,20 @@ fn as_line(found: &Inspection) -> String {
         }
         holders => format!("{} holders", at_least(holders.len())),
     };
-    let number = found.number.map(|number| format!("number {number}"));
+    let number = found.number.map(|number| format!("{} {number}", number_title(found.kind)));
     let number = number.or_else(|| Some(format!("size {}", found.size?))).unwrap_or_default();
     let next = found.next_start_in.map(|left| format!("may start in {}", short(left)));
     let next = next.unwrap_or_default();
     let odd: Vec<_> = odd(found).iter().map(|odd| odd.text).collect();
     let odd = if odd.is_empty() { String::new() } else { format!("odd: {}", odd.join(", ")) };
     let (name, kind, waiting) = (&found.name, found.kind, waiting(found));
-    format!("{name}\t{kind}\t{holders}\t{waiting} waiters\t{number}\t{next}\t{odd}")
+    let waiters = if waiting == "1" { "waiter" } else { "waiters" };
+    format!("{name}\t{kind}\t{holders}\t{waiting} {waiters}\t{number}\t{next}\t{odd}")
+}
+
+/// Returns what the number of an object of this kind is.
+fn number_title(kind: ObjectKind) -> &'static str {
+    if kind == ObjectKind::Barrier { "generation" } else { "number" }
 }
 
 fn as_json(found: &Inspection) -> Value {

@@ -253,6 +253,31 @@ fn queue_is_shown_with_its_claims_when_its_list_is_empty() {
     assert_eq!(texts(&json(&redis, "mail")["odd"]), ["elements were set aside"]);
 }
 
+/// Once, `show` printed that no client waits.
+#[test]
+fn barrier_is_shown_with_its_members_and_its_generation() {
+    let redis = Redis::start();
+    let counts = |set: &str, member: &str, until: &str| {
+        redis.command(&["ZADD", &format!("leasehold_barrier__{set}"), until, member]);
+    };
+    counts("members:{phase}", OWNER, "9000000000000");
+    counts("members:{phase}", OTHER, "1000");
+    counts("inside::{t}:phase", OTHER, "9000000000000");
+    redis.command(&["SET", "leasehold_barrier__generation:{phase}", "7"]);
+    let shown = json(&redis, "phase");
+    assert_eq!((&shown["kind"], &shown["number"]), (&"barrier".into(), &7.into()));
+    assert_eq!((&shown["waiters"][0]["owner"], &shown["waiting"]), (&OWNER.into(), &1.into()));
+    let text = leasehold(&redis, &["show", "phase"]).ended().out;
+    let expected =
+        format!("phase: barrier\n  waiter      {OWNER}\n  subscribers 0\n  generation  7\n");
+    assert_eq!(text, expected);
+    let text = leasehold(&redis, &["show", "{t}:phase"]).ended().out;
+    assert!(text.contains(&format!("  inside      {OTHER}, lease ends in ")), "{text}");
+    let listed = leasehold(&redis, &["ls"]).ended().out;
+    assert!(listed.starts_with("phase\tbarrier\tfree\t1 waiter\tgeneration 7\t\t\n"), "{listed}");
+    assert!(listed.contains(&format!("\n{{t}}:phase\tbarrier\t{OTHER}, lease ")), "{listed}");
+}
+
 #[test]
 fn lock_of_a_map_key_is_shown_with_the_name_of_the_map() {
     let redis = Redis::start();
@@ -355,9 +380,8 @@ fn list_has_the_queue_of_a_fair_lock_without_a_holder() {
         redis.command(&["RPUSH", key, OTHER]);
     }
     let ended = leasehold(&redis, &["ls"]).ended();
-    let line = |name| {
-        format!("{name}\tfair lock\tfree\t1 waiters\t\t\todd: the first waiter is overdue\n")
-    };
+    let line =
+        |name| format!("{name}\tfair lock\tfree\t1 waiter\t\t\todd: the first waiter is overdue\n");
     assert_eq!(ended.out, line("door") + &line("{7}:gate"));
 }
 

@@ -35,15 +35,15 @@ pub struct Inspection {
     /// The holders, at most a thousand. For the first ten holders, the field includes what their
     /// [client](Holder::client) publishes. In a queue, each holder is the claim of an element. In
     /// an expirable semaphore, each permit is a holder, whose owner is the id of the permit.
-    /// Redisson stores no holders of a plain semaphore.
+    /// In a double barrier, each member inside is a holder. Redisson stores no holders of a plain semaphore.
     pub holders: Vec<Holder>,
-    /// The known waiters in order, at most a thousand: clients of Leasehold in the queue, and tasks
-    /// and threads that wait for a fair lock.
+    /// The known waiters in order, at most a thousand: clients of Leasehold in the queue, tasks and
+    /// threads that wait for a fair lock, and members that wait at a barrier.
     pub waiters: Vec<Waiter>,
     /// How many connections are subscribed to the releases of the object. Most waiters of Redisson
     /// appear only in this number.
     pub subscribers: u64,
-    /// The free permits of a semaphore, or the count of a latch.
+    /// The free permits of a semaphore, the count of a latch, or the last generation of a barrier.
     pub number: Option<i64>,
     /// The entries of a map, the elements of a set, or the elements of a queue that no client has
     /// claimed.
@@ -87,6 +87,7 @@ impl Inspection {
             | ObjectKind::WriteLock
             | ObjectKind::Semaphore
             | ObjectKind::ExpirableSemaphore
+            | ObjectKind::Barrier
             | ObjectKind::RateLimiter => false,
         }
     }
@@ -160,6 +161,8 @@ pub enum ObjectKind {
     Semaphore,
     /// An expirable semaphore with holders.
     ExpirableSemaphore,
+    /// A barrier or a double barrier at which members wait, or are inside.
+    Barrier,
     /// A rate limiter.
     RateLimiter,
     /// A queue, or a list of another program.
@@ -182,6 +185,7 @@ impl fmt::Display for ObjectKind {
             Self::WriteLock => "write lock",
             Self::Semaphore => "semaphore",
             Self::ExpirableSemaphore => "expirable semaphore",
+            Self::Barrier => "barrier",
             Self::RateLimiter => "rate limiter",
             Self::Queue => "queue",
             Self::Map => "map",

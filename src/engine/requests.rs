@@ -15,7 +15,7 @@ use crate::{
         Claim, ClientInfo, Failure, ForcedRelease, Holder, Name, Object, Outcome, Owner,
         ReleaseMode, ReleaseReply, Renewal, WaiterRecord,
     },
-    error::{Error, MAY_HAVE_HAPPENED},
+    error::{EARLIER_MAY_HAVE_HAPPENED, Error, MAY_HAVE_HAPPENED},
     store::{RECEIPT_RESTS, RedisStore, audit, client_info},
 };
 
@@ -209,7 +209,11 @@ impl Engine {
             && !reason.contains(&obstacle.obstacle())
         {
             // The reason explains more than the missing reply.
-            *reason = obstacle.obstacle() + MAY_HAVE_HAPPENED;
+            let end = match obstacle {
+                Failure::Unreachable(_) => EARLIER_MAY_HAVE_HAPPENED,
+                _ => MAY_HAVE_HAPPENED,
+            };
+            *reason = obstacle.obstacle() + end;
         }
         error
     }

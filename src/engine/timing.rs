@@ -58,6 +58,10 @@ pub(crate) const HOLDER_LOOKS: u32 = 32;
 /// How long a multi-lock first awaits a reply while it holds members that other clients may want.
 pub(crate) const MEMBER_SILENCE: Duration = Duration::from_millis(500);
 
+/// How much later than its timeout a member of a barrier returns at most: it waits until it has
+/// left.
+pub(super) const LEAVES_WITHIN: Duration = Duration::from_millis(100);
+
 /// How many notifications in a row may cause a request without a grant. After that, the waiter
 /// follows at most one notification per [`VAIN_REST`], because messages may be forged.
 pub(super) const VAIN_QUESTIONS: u32 = 16;

@@ -146,13 +146,15 @@ impl Barrier {
 
     /// Does what [`arrive_and_wait`](Self::arrive_and_wait) does, but waits for at most `timeout`.
     ///
-    /// The call returns within the timeout, in any state of the network.
+    /// The call returns at most 100 ms after the timeout, in any state of the network.
     ///
     /// # Errors
     ///
     /// [`Error::MembersMissing`] if too few members have arrived. The error names members that have
-    /// arrived. This member then leaves in the background. If the barrier opens before this member
-    /// has left, this member counts, and the other members continue. [`Error::Duration`] if the
+    /// arrived. This member has left before the error returns. If the store does not reply within
+    /// 100 ms, this member leaves in the background: call
+    /// [`Client::shutdown`](crate::Client::shutdown) before the process ends. If the barrier opens
+    /// before this member has left, this member counts, and the other members continue. [`Error::Duration`] if the
     /// timeout is zero. Other errors as for [`arrive_and_wait`](Self::arrive_and_wait).
     ///
     /// # Cancel safety
@@ -182,7 +184,11 @@ impl Barrier {
             let (name, parties) = (self.name().clone(), self.parties);
             Error::MembersMissing { name, waited, arrived, parties, members }
         };
-        in_time(self.name(), timeout, passing, missing).await
+        let passed = in_time(self.name(), timeout, passing, missing).await;
+        if matches!(passed, Err(Error::MembersMissing { .. })) {
+            self.engine.members_leave().await;
+        }
+        passed
     }
 
     /// Arrives, and waits until the barrier opens. `lease` is the lease of a member inside, and

@@ -106,13 +106,13 @@ impl DoubleBarrier {
 
     /// Does what [`enter`](Self::enter) does, but waits for at most `timeout`.
     ///
-    /// The call returns within the timeout, in any state of the network.
+    /// The call returns at most 100 ms after the timeout, in any state of the network.
     ///
     /// # Errors
     ///
     /// [`Error::MembersMissing`] if too few members have arrived, or if members of the generation
-    /// before are still inside. The error names members that have arrived. This member then leaves
-    /// in the background. [`Error::Duration`] if the timeout is zero. Other errors as for
+    /// before are still inside. The error names members that have arrived. This member leaves as
+    /// after [`Barrier::arrive_and_wait_within`]. [`Error::Duration`] if the timeout is zero. Other errors as for
     /// [`enter`](Self::enter).
     ///
     /// # Cancel safety

@@ -273,6 +273,11 @@ impl Leadership {
     ///
     /// The term is greater than the term of every earlier leader, as long as Redis keeps the
     /// counter. Send the term with each write.
+    ///
+    /// If Redis loses its data, terms start again at 1. To repair this, find the highest term that
+    /// a receiver has accepted, and call
+    /// [`raise_token`](crate::FencedLock::raise_token) with it:
+    /// `client.fenced_lock("scheduler")?.raise_token(41).await?` makes the next term 42.
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "let term = leadership.term();",

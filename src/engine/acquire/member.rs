@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::AcquireRequest;
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
         grant::{Grant, ReplicationStatus},
         held::Held,
         pending::{PendingRelease, Withdrawal},
+        timing::LEAVES_WITHIN,
     },
     error::Error,
     store::{LATEST, MEMBER_RESTS, RECEIPT_RESTS},
@@ -35,6 +36,12 @@ impl Engine {
         let claim = Claim { object, owner, ttl: MEMBER_RESTS, share: Share::Nothing };
         let answered = Mutex::new(self.core.clock.now());
         Member { engine: Arc::clone(self), claim, answered, passed: false }
+    }
+
+    /// Waits until the dropped members have left, for a short time. The store may still count a
+    /// member that has not left.
+    pub(crate) async fn members_leave(&self) {
+        timeout(LEAVES_WITHIN, self.core.pending.all_completed()).await.ok();
     }
 }
 

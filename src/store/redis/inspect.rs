@@ -95,6 +95,9 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         }
         Some("none") => {
             claims(store, &mut found, now).await?;
+            if found.kind == ObjectKind::Lock {
+                members(store, &mut found, now).await?;
+            }
             true
         }
         _ => false,
@@ -159,6 +162,35 @@ async fn claims(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
     if found.set_aside > 0 || !found.holders.is_empty() {
         found.kind = ObjectKind::Queue;
         found.size.get_or_insert(0);
+    }
+    Ok(())
+}
+
+/// Reads the members of a barrier, if there are any. A member whose time is over is left out: the
+/// next arrival removes it.
+async fn members(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<()> {
+    let name = found.name.clone();
+    let questions = [
+        scores(&keys::members(&name)),
+        scores(&keys::inside(&name)),
+        start_of(&keys::generation(&name)),
+    ];
+    let [members, inside, generation] = &all(store, &name, &questions).await?[..] else {
+        return Ok(());
+    };
+    let alive = |(owner, ends): (Vec<u8>, f64)| {
+        let left = seconds(ends / 1_000.0).checked_sub(now).filter(|left| !left.is_zero())?;
+        Some((Owner::lossy(&String::from_utf8_lossy(&owner)), left))
+    };
+    for (owner, left) in scored(inside).into_iter().filter_map(alive) {
+        found.holders.push(Holder::new(owner, 1, Some(left)));
+    }
+    for (owner, _) in scored(members).into_iter().filter_map(alive) {
+        found.waiters.push(Waiter { owner, waited: None, is_overdue: false });
+    }
+    if !found.waiters.is_empty() || !found.holders.is_empty() {
+        found.kind = ObjectKind::Barrier;
+        found.number = parsed(generation);
     }
     Ok(())
 }
@@ -338,6 +370,7 @@ fn channels(kind: ObjectKind) -> Kind {
             Kind::Semaphore
         }
         ObjectKind::Queue => Kind::Queue,
+        ObjectKind::Barrier => Kind::Barrier,
         ObjectKind::Lock
         | ObjectKind::FairLock
         | ObjectKind::RateLimiter

@@ -181,6 +181,12 @@ fn queue_of(key: &str) -> Option<&str> {
     name_in(own)
 }
 
+/// Returns the name of the barrier whose members are in `key`.
+fn barrier_of(key: &str) -> Option<&str> {
+    let rest = key.strip_prefix("leasehold_barrier__")?;
+    name_in(["members:", "inside:"].iter().find_map(|it| rest.strip_prefix(it))?)
+}
+
 /// The key that exists as long as `leasehold run --once-per` must not start its command again.
 pub(super) fn started(name: &Name) -> String {
     own("leasehold_run__started", name)
@@ -201,9 +207,9 @@ fn name_in(rest: &str) -> Option<&str> {
 
 /// Returns the name of the object to which `key` belongs, if `key` may be the only key of the
 /// object. For a fair lock, this may be its queue of waiters. For a queue, it may be the claims.
-/// For a lock, it may be the record of a command.
+/// For a barrier, it may be the members. For a lock, it may be the record of a command.
 pub(super) fn shown_name(key: &str) -> Option<&str> {
-    if let Some(name) = queue_of(key).or_else(|| started_of(key)) {
+    if let Some(name) = queue_of(key).or_else(|| barrier_of(key)).or_else(|| started_of(key)) {
         return Some(name);
     }
     if let Some(name) = key.strip_prefix("redisson_lock_queue:") {
@@ -395,7 +401,12 @@ mod tests {
         for (key, name) in [("{door}", "door"), ("{tenant}:door", "{tenant}:door")] {
             assert_eq!(shown_name(&format!("redisson_lock_queue:{key}")), Some(name));
         }
-        for key in ["leasehold_run__started:{door}", "leasehold_queue__claims:{door}"] {
+        for key in [
+            "leasehold_run__started:{door}",
+            "leasehold_queue__claims:{door}",
+            "leasehold_barrier__members:{door}",
+            "leasehold_barrier__inside:{door}",
+        ] {
             assert_eq!(shown_name(key), Some("door"));
         }
         assert_eq!(shown_name("leasehold_run__started::{t}:door"), Some("{t}:door"));

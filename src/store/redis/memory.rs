@@ -65,6 +65,7 @@ impl MemoryStore {
     /// This happens in Redis after a restart without its data, or after a failover before the
     /// replica has the hold. The held permits of an expirable semaphore become free. A semaphore
     /// with held permits is deleted. The claimed elements of a queue go back to its head.
+    /// The members of a barrier hold nothing: use [`lose_everything`](Self::lose_everything).
     ///
     /// # Examples
     ///
