@@ -2921,8 +2921,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a replicated claim waits for no replica",
             edits: &[Edit {
                 file: "src/primitives/queue.rs",
-                from: "        self.settings.request_share(&self.object, Share::Element(Ending::Back))\n",
-                to: "        let settings = Settings { replicas: None, ..self.settings.clone() };\n        settings.request_share(&self.object, Share::Element(Ending::Back))\n",
+                from: "settings.replicas = replicas",
+                to: "settings.replicas = replicas.filter(|_| false)",
             }],
         },
     ),
