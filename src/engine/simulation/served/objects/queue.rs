@@ -21,9 +21,6 @@ const CLAIMS: &str = "leasehold_queue__claims:{jobs}";
 const CLAIMANTS: &str = "leasehold_queue__claimants:{jobs}";
 pub(super) const KEYS: [&str; 3] = [QUEUE, CLAIMS, CLAIMANTS];
 
-/// The number of bytes before the element in a claim.
-const TIME: usize = 17;
-
 /// Returns the name of the queue.
 pub(in crate::engine::simulation::served) fn name() -> Name {
     Name::new(QUEUE).unwrap()
@@ -33,7 +30,8 @@ pub(in crate::engine::simulation::served) fn name() -> Name {
 pub(in crate::engine::simulation::served) fn state(server: &Twin) -> (Option<Places>, i64) {
     let waiting = server.list(QUEUE).unwrap_or_default();
     let claims = server.hash(CLAIMS).unwrap_or_default();
-    let claimed = claims.into_iter().map(|(owner, claim)| (claim[TIME..].to_owned(), owner));
+    let element = |claim: String| claim.split_once(':').unwrap().1.to_owned();
+    let claimed = claims.into_iter().map(|(owner, claim)| (element(claim), owner));
     let places = waiting.into_iter().map(|it| (it, String::new())).chain(claimed).collect();
     let first = server.zset(CLAIMANTS).and_then(|claimants| Some(claimants.first()?.1));
     let ends = |millis: f64| i64::try_from(Duration::from_secs_f64(millis / 1e3).as_millis());
