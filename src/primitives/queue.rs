@@ -1,6 +1,6 @@
 //! The queue: elements in order. One worker at a time can claim an element.
 
-use std::{borrow::Borrow, fmt, future::Future, marker::PhantomData, sync::Arc, time::Duration};
+use std::{borrow::Borrow, future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
 use super::{
     Guard, Lock, Release, coded, example, like,
@@ -41,18 +41,7 @@ pub struct Queue<T, C = Text> {
     of: PhantomData<fn() -> T>,
 }
 
-impl<T, C: Clone> Clone for Queue<T, C> {
-    fn clone(&self) -> Self {
-        Self { lock: self.lock.clone(), codec: self.codec.clone(), of: PhantomData }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for Queue<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Queue");
-        shown.field("name", self.name()).field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+coded::traits! { Queue, lock }
 
 impl<T> Queue<T> {
     pub(crate) fn new(engine: Arc<Engine>, object: Object, ttl: Duration) -> Self {
@@ -261,15 +250,13 @@ impl<T, C: Codec<T>> Queue<T, C> {
             Ok(value) => return Ok(Claim { guard, value, taken_at }),
             Err(error) => error,
         };
-        match end(guard, Ending::Aside { taken_at }).await {
-            Ok(Release::Released) => {
-                tracing::warn!(target: "leasehold", queue = %name, %error,
-                    "unreadable queue element set aside");
-            }
-            ended => {
-                tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
-                    "unreadable queue element not set aside: a later claim gets it");
-            }
+        let ended = end(guard, Ending::Aside { taken_at }).await;
+        if matches!(ended, Ok(Release::Released)) {
+            tracing::warn!(target: "leasehold", queue = %name, %error,
+                "unreadable queue element set aside");
+        } else {
+            tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
+                "unreadable queue element not set aside: a later claim gets it");
         }
         Err(error)
     }
