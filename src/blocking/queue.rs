@@ -10,7 +10,7 @@ use crate::{
     LostReason, Name, Owner, Release, Replicas, WaitStrategy,
     codec::{Codec, Encode, Text},
     error::Result,
-    primitives::{self, settings::replicated, thread_example},
+    primitives::{self, thread_example},
 };
 
 /// A [`Queue`](crate::Queue) for threads.
@@ -49,12 +49,10 @@ impl<T, C> Queue<T, C> {
 
         fn wait_strategy(wait_strategy: WaitStrategy);
             "let jobs = jobs.wait_strategy(leasehold::WaitStrategy::PubSub);"
-    }
 
-    replicated!("leasehold::blocking::Client", "queue::<String>", |this, replicas| {
-        let inner = this.inner.replicated(replicas);
-        Self { inner, ..this }
-    });
+        fn replicated(replicas: impl Into<Option<Replicas>>);
+            "let jobs = jobs.replicated(leasehold::Replicas::at_least(1));"
+    }
 
     returns! { Queue, "let jobs = client.queue::<String>(\"jobs\")?;":
         fn name() -> &Name; "assert_eq!(jobs.name().as_str(), \"jobs\");"
