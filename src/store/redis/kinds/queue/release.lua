@@ -24,17 +24,14 @@ if not claim then
 end
 
 local ours = ARGV[2] == 'back' or string.sub(claim, 1, 16) == ARGV[3]
-local back = ARGV[2] == 'back' or not ours
-if back then
+if ARGV[2] == 'back' or not ours then
     redis.call('LPUSH', KEYS[1], string.sub(claim, 18))
+    redis.pcall('PUBLISH', ARGV[4], '0')
 elseif ARGV[2] == 'aside' then
     redis.call('RPUSH', KEYS[5], string.sub(claim, 18))
 end
 redis.call('HDEL', KEYS[2], ARGV[1])
 redis.pcall('ZREM', KEYS[3], ARGV[1])
-if back then
-    redis.pcall('PUBLISH', ARGV[4], '0')
-end
 if not ours then
     return answered(KEYS[4]) or 0
 end
