@@ -55,8 +55,6 @@ async fn element_is_claimed_by_one_client_and_done_once() {
     assert!(claim.is_held() && other.try_claim().await.unwrap().is_none());
     assert_eq!(claim.done().await.unwrap(), Release::Released);
     assert_eq!(counts(&other).await, (0, 0));
-    let error = other.claim_within(secs(1)).await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

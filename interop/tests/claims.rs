@@ -62,8 +62,7 @@ fn elements_are_shared<S: Servers>(servers: S) {
 
     // Both clients push, Java takes, and Rust claims. Some claims are dropped.
     const EACH: usize = 200;
-    let takers = ["taker 1", "taker 2"];
-    let takers = takers.map(|thread| start(thread, "takeAll", json!({ "wait_ms": 3_000 })));
+    let takers = ["T3", "T4"].map(|it| start(it, "takeAll", json!({ "wait_ms": 3_000 })));
     let workers = [(); 3].map(|()| {
         let rust = rust.clone();
         spawn(move || {
