@@ -70,8 +70,7 @@ impl<T, C> Queue<T, C> {
         Self { lock: self.lock.with(change), ..self }
     }
 
-    lasts! { "leasehold::Client", "queue::<String>", "claim", "worker",
-    "Its element goes back to the queue when the claim is dropped" }
+    lasts!("leasehold::Client", "queue::<String>", "claim", "worker");
 
     /// Sets how a waiting worker notices a new element. Default: by pub/sub messages, and by a
     /// request every 250 ms, because a push by Java sends no message.
@@ -209,7 +208,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
 
     /// Claims the first element by one request, or returns `None` if the queue is empty now.
     #[doc = like!(acquire "claim" and "[`Error::Unavailable`] if the store did not reply within \
-        the [request timeout](crate::ClientBuilder::request_timeout).")]
+        the request timeout.")]
     #[doc = example!(jobs: "assert!(jobs.try_claim().await?.is_none());")]
     pub async fn try_claim(&self) -> Result<Option<Claim<T>>> {
         match self.lock.try_acquire().await? {

@@ -113,8 +113,7 @@ pub(crate) fn checked_timeout(timeout: Duration) -> Result<Deadline, InvalidDura
 /// of the client, and its method `$kind` creates the object.
 macro_rules! settings {
     ($client:literal, $kind:literal) => {
-        $crate::primitives::settings::lasts! { $client, $kind, "hold", "holder",
-            "Other waiters can acquire when the guard is dropped" }
+        $crate::primitives::settings::lasts!($client, $kind, "hold", "holder");
 
 
         /// Sets a fixed lease, which is **never renewed**. Default: none.
@@ -174,10 +173,9 @@ macro_rules! settings {
     };
 }
 
-/// The settings `ttl` and `max_hold` of a `$hold` of a `$holder`. `$then` says what follows when the
-/// hold is lost.
+/// The settings `ttl` and `max_hold` of a `$hold` of a `$holder`.
 macro_rules! lasts {
-    ($client:literal, $kind:literal, $hold:literal, $holder:literal, $then:literal) => {
+    ($client:literal, $kind:literal, $hold:literal, $holder:literal) => {
         #[doc = concat!("Sets how long a ", $hold, " lasts after its ", $holder, " died. Default: 30 s.")]
         ///
         #[doc = concat!("While the ", $holder, " lives, a background task renews the ", $hold)]
@@ -195,7 +193,8 @@ macro_rules! lasts {
         /// that hangs for ever. With a limit, the client stops the renewals after this time, and
         #[doc = concat!("the ", $hold, " is lost with")]
         /// [`LostReason::MaxHold`](crate::LostReason::MaxHold).
-        #[doc = concat!($then, ", at the latest one ttl after the limit.")]
+        /// Another client can acquire when the guard or the claim is dropped, at the latest one ttl
+        /// after the limit.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".max_hold(Duration::from_secs(3600))")]
         #[must_use]
         pub fn max_hold(self, most: Duration) -> Self {

@@ -1,5 +1,4 @@
--- permits/renew: renews many holds of permits. Skips each hold that has lost a permit. A claim of a
--- queue is renewed like a hold of one permit, whose id is the owner.
+-- permits/renew: renews many holds of permits. Skips each hold that has lost a permit.
 --
 --   KEYS[i]     held   zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   ARGV[at]    count  how many permits this hold has
@@ -7,6 +6,8 @@
 --   ARGV[last]  lease  new lease of this hold in milliseconds; 0 only checks. The next hold follows
 --
 --   {o1, o2, …}  for each hold 1 if all its permits are held, 0 if not
+--
+-- A claim of a queue is renewed like a hold of one permit, whose id is the owner.
 --
 -- An expired permit is not held, even if no script has counted it as free yet. A key of another
 -- type counts as not held, so the other holds are still renewed. Any other rejection does not prove
