@@ -2921,8 +2921,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a replicated claim waits for no replica",
             edits: &[Edit {
                 file: "src/primitives/queue.rs",
-                from: "settings.replicas = replicas",
-                to: "settings.replicas = replicas.filter(|_| false)",
+                from: "lock: self.lock.with(change)",
+                to: "lock: self.lock.with(change).with(|settings| settings.replicas = None)",
             }],
         },
     ),
