@@ -13,6 +13,8 @@ use testkit::{Cluster, Redis, Sentinels};
 
 const SECOND: Duration = Duration::from_secs(1);
 const NAME: &str = "jobs";
+/// How many elements each client pushes at the end.
+const EACH: usize = 200;
 
 /// Each client takes the elements of the other one, in order, and is woken by it. When both push
 /// and take at the same time, each element is taken once.
@@ -61,7 +63,6 @@ fn elements_are_shared<S: Servers>(servers: S) {
     shown(&row("Java takes what a claim gives back"), Way::RustToJava);
 
     // Both clients push, Java takes, and Rust claims. Some claims are dropped.
-    const EACH: usize = 200;
     let takers = ["T3", "T4"].map(|it| start(it, "takeAll", json!({ "wait_ms": 3_000 })));
     let workers = [(); 3].map(|()| {
         let rust = rust.clone();

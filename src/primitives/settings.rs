@@ -115,7 +115,6 @@ macro_rules! settings {
     ($client:literal, $kind:literal) => {
         $crate::primitives::settings::lasts!($client, $kind, "hold", "holder");
 
-
         /// Sets a fixed lease, which is **never renewed**. Default: none.
         ///
         /// The hold ends after this time, even if the work continues. The guard then reports the
