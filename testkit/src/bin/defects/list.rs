@@ -2894,7 +2894,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::SimulationFrom("run_objects", 1169),
+        Finder::SimulationFrom("run_objects", 1355),
         Defect {
             says: "a lost claim removes its element",
             edits: &[Edit {
