@@ -5,16 +5,16 @@
 //! worker URL QUEUE TTL_IN_MILLISECONDS     is one of them
 //! ```
 //!
-//! For each element, a worker prints `claimed ELEMENT`, works for 20 ms, appends the element to the
-//! queue `QUEUE:results`, and reports that it is done. If the worker is killed before this report,
+//! For each element, a worker works for 20 ms, appends the element to the queue `QUEUE:results`, and
+//! reports that it is done. If the worker is killed before this report,
 //! another worker claims the element when the ttl has passed. So the results contain each element
 //! at least once.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::BTreeSet,
     env,
     error::Error,
-    io,
+    io, mem,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -38,7 +38,6 @@ async fn work(url: &str, name: &str, ttl: Duration) -> Result<(), Box<dyn Error>
     let results = client.queue::<String>(format!("{name}:results"))?;
     loop {
         let claim = jobs.claim().await?;
-        println!("claimed {}", claim.value());
         tokio::select! {
             () = sleep(Duration::from_millis(20)) => {}
             reason = claim.lost() => {
@@ -47,10 +46,8 @@ async fn work(url: &str, name: &str, ttl: Duration) -> Result<(), Box<dyn Error>
             }
         }
         results.push(claim.value()).await?;
-        let element = claim.value().clone();
-        match claim.done().await? {
-            Release::Released => println!("done {element}"),
-            lost => println!("another worker does {element} again: {lost:?}"),
+        if let Release::NotHeld { reason, .. } = claim.done().await? {
+            println!("another worker does it again: {reason}");
         }
     }
 }
@@ -63,26 +60,20 @@ async fn show(url: &str) -> Result<(), Box<dyn Error>> {
     client.queue::<String>(&*name)?.push_all(&jobs).await?;
     let results = client.queue::<String>(format!("{name}:results"))?;
 
-    let mut workers = VecDeque::from([start(url, &name)?, start(url, &name)?, start(url, &name)?]);
+    let mut workers = [start(url, &name)?, start(url, &name)?, start(url, &name)?];
     let (mut done, mut worked, mut kills) = (BTreeSet::new(), 0, 0);
     while done.len() < jobs.len() {
         sleep(Duration::from_millis(200)).await;
-        if let Some(worker) = workers.pop_front() {
-            end(worker)?;
-            kills += 1;
-        }
-        workers.push_back(start(url, &name)?);
+        end(mem::replace(&mut workers[kills % 3], start(url, &name)?))?;
+        kills += 1;
         while let Some(job) = results.pop().await? {
             worked += 1;
             done.insert(job);
         }
     }
     workers.into_iter().try_for_each(end)?;
-    println!(
-        "{} of {} jobs are done after {kills} kills, by {worked} results",
-        done.len(),
-        jobs.len()
-    );
+    let (done, jobs) = (done.len(), jobs.len());
+    println!("{done} of {jobs} jobs are done after {kills} kills, by {worked} results");
     Ok(())
 }
 

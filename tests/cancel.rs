@@ -36,7 +36,7 @@ const fn millis(n: u64) -> Duration {
 }
 
 /// Too short for a timer. A waiter that acquires within this time was notified.
-const AT_ONCE: Duration = millis(10);
+pub(crate) const AT_ONCE: Duration = millis(10);
 
 /// The time in which the lock must be free after the store replies again. It is long because the
 /// client repeats its requests after pauses.
@@ -47,16 +47,16 @@ const TROUBLE: Duration = secs(5);
 
 /// The await at which a future is dropped.
 #[derive(Clone, Copy, Debug)]
-struct Cut {
+pub(crate) struct Cut {
     /// The number of polls before the drop.
-    polls: usize,
+    pub(crate) polls: usize,
     /// Whether the future is dropped only after something has woken its task for the next poll.
     woken: bool,
 }
 
 impl Cut {
     /// Polls `future` as long as the cut allows, and then drops it.
-    async fn of<F: Future>(self, future: F) -> Option<F::Output> {
+    pub(crate) async fn of<F: Future>(self, future: F) -> Option<F::Output> {
         let mut future = Box::pin(future);
         let mut left = self.polls;
         poll_fn(move |cx| {
@@ -76,7 +76,7 @@ impl Cut {
 
 /// Runs `scene` with a cut at each await, until `scene` returns that the operation completed before
 /// the cut. Returns the number of cuts.
-async fn at_every_await(scene: impl AsyncFn(Cut) -> bool) -> usize {
+pub(crate) async fn at_every_await(scene: impl AsyncFn(Cut) -> bool) -> usize {
     const FAR_TOO_MANY: usize = 500;
     let mut cuts = 0;
     for woken in [false, true] {

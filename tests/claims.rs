@@ -1,24 +1,17 @@
 //! The queue and its claims, on the store in memory and in virtual time.
 
-use std::time::Duration;
-
-use futures_util::poll;
-use leasehold::{Client, Error, LostReason, MemoryStore, Queue, Release, codec::Bytes};
+use leasehold::{
+    Claim, Client, Error, LostReason, MemoryStore, Queue, Release, Result, codec::Bytes,
+};
 use tokio::{
-    task::yield_now,
+    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 
-const fn secs(n: u64) -> Duration {
-    Duration::from_secs(n)
-}
-
-const fn millis(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
-
-/// Too short for a poll or a timer. A worker that claims within this time was notified.
-const AT_ONCE: Duration = millis(10);
+use crate::{
+    cancel::{AT_ONCE, at_every_await},
+    common::{ms, secs},
+};
 
 /// Two handles of one queue, from two clients of one store.
 fn two() -> [Queue<String>; 2] {
@@ -30,8 +23,15 @@ async fn push(jobs: &Queue<String>, elements: &[&str]) {
     jobs.push_all(elements.iter().map(|it| (*it).to_owned())).await.unwrap();
 }
 
-async fn counts(jobs: &Queue<String>) -> (u64, u64) {
+/// The numbers of waiting and of claimed elements.
+pub(crate) async fn counts(jobs: &Queue<String>) -> (u64, u64) {
     (jobs.len().await.unwrap(), jobs.claimed().await.unwrap())
+}
+
+/// A task that waits for an element.
+pub(crate) fn claiming(jobs: &Queue<String>) -> JoinHandle<Result<Claim<String>>> {
+    let jobs = jobs.clone();
+    tokio::spawn(async move { jobs.claim().await })
 }
 
 /// Claims an element that is already in the queue, and reports it as done.
@@ -55,76 +55,71 @@ async fn element_is_claimed_by_one_client_and_done_once() {
     assert!(claim.is_held() && other.try_claim().await.unwrap().is_none());
     assert_eq!(claim.done().await.unwrap(), Release::Released);
     assert_eq!(counts(&other).await, (0, 0));
-    let error = other.claim_within(secs(1)).await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropped_claims_go_back_to_the_head() {
-    let [one, other] = two();
+    let store = MemoryStore::new();
+    let clients = [(); 2].map(|()| Client::with_store(&store));
+    let [one, other] = clients.each_ref().map(|it| it.queue::<String>("jobs").unwrap());
     push(&one, &["a", "b", "c"]).await;
     drop(one.claim().await.unwrap());
     sleep(AT_ONCE).await;
     assert_eq!(counts(&other).await, (3, 0));
-    let claims = [one.claim().await.unwrap(), one.claim().await.unwrap()];
-    let [first, second] = claims;
+    let [first, second] = [one.claim().await.unwrap(), one.claim().await.unwrap()];
     assert_eq!(second.give_back().await.unwrap(), Release::Released);
     assert_eq!(first.give_back().await.unwrap(), Release::Released);
-    for element in ["a", "b", "c"] {
-        assert_eq!(takes(&other).await, element);
-    }
+    let claim = one.claim().await.unwrap();
+    assert_eq!([claim.value(), &takes(&other).await, &takes(&other).await], ["a", "b", "c"]);
+    let waiting = claiming(&one);
+    clients[0].shutdown(secs(1)).await;
+    assert_eq!(claim.lost().await, LostReason::ShutDown);
+    assert!(matches!(waiting.await.unwrap(), Err(Error::ShutDown)));
+    assert_eq!(takes(&other).await, "a");
 }
 
 #[tokio::test(start_paused = true)]
 async fn pushed_and_returned_elements_wake_a_waiter_at_once() {
     let [one, other] = two();
-    let waiting = || {
-        let jobs = one.clone();
-        tokio::spawn(async move { jobs.claim().await.unwrap() })
-    };
-    let waiter = waiting();
-    sleep(secs(60)).await;
-    push(&other, &["a"]).await;
-    let claim = timeout(AT_ONCE, waiter).await.expect("at once").unwrap();
-    let waiter = waiting();
-    sleep(secs(60)).await;
-    drop(claim);
-    drop(timeout(AT_ONCE, waiter).await.expect("at once").unwrap());
-}
-
-#[tokio::test(start_paused = true)]
-async fn tasks_of_a_client_claim_in_order() {
-    let [one, other] = two();
     let mut waiters = vec![];
-    for _ in 0..3 {
-        let jobs = one.clone();
-        waiters.push(tokio::spawn(async move { jobs.claim().await.unwrap() }));
-        sleep(millis(1)).await;
+    for _ in 0..4 {
+        waiters.push(claiming(&one));
+        sleep(ms(1)).await;
     }
+    sleep(secs(60)).await;
     push(&other, &["a", "b", "c"]).await;
+    let last = waiters.pop().unwrap();
+    let mut claims = vec![];
     for (waiter, element) in waiters.into_iter().zip(["a", "b", "c"]) {
-        assert_eq!(timeout(AT_ONCE, waiter).await.unwrap().unwrap().value(), element);
+        claims.push(timeout(AT_ONCE, waiter).await.expect("at once").unwrap().unwrap());
+        assert_eq!(claims.last().unwrap().value(), element, "the tasks claim in order");
     }
+    sleep(secs(60)).await;
+    drop(claims.pop());
+    assert_eq!(timeout(AT_ONCE, last).await.expect("at once").unwrap().unwrap().value(), "c");
 }
 
-/// The worker hangs, but its client lives and renews the lease.
+/// The worker hangs, but its client lives and renews the leases.
 #[tokio::test(start_paused = true)]
 async fn claim_of_a_hanging_worker_ends_after_max_hold() {
     let [one, other] = two();
-    push(&one, &["a"]).await;
-    let claim = one.max_hold(secs(100)).ttl(secs(20)).claim().await.unwrap();
+    push(&one, &["a", "b"]).await;
+    let hangs = one.max_hold(secs(100)).ttl(secs(20));
+    let (first, second) = (hangs.claim().await.unwrap(), hangs.claim().await.unwrap());
     let start = Instant::now();
-    let next = tokio::spawn(async move { other.claim().await.unwrap() });
-    assert_eq!(claim.lost().await, LostReason::MaxHold);
+    let next = claiming(&other);
+    assert_eq!(second.lost().await, LostReason::MaxHold);
     assert_eq!(start.elapsed(), secs(100));
-    let next = next.await.unwrap();
+    let is_late = |it: &Release| matches!(it, Release::NotHeld { reason: LostReason::MaxHold, .. });
+    // `done` reports the loss, and gives the element back at once.
+    assert!(is_late(&second.done().await.unwrap()));
+    let next = timeout(AT_ONCE, next).await.expect("at once").unwrap().unwrap();
+    assert_eq!(next.value(), "b");
+    // The other element goes back when its lease ends, and then belongs to another claim.
+    let next = other.claim().await.unwrap();
     assert!(start.elapsed() <= secs(121), "{:?}", start.elapsed());
     assert_eq!(next.value(), "a");
-
-    // and `done` of the first worker reports that it no longer has the element
-    let late = claim.done().await.unwrap();
-    assert!(matches!(late, Release::NotHeld { reason: LostReason::MaxHold, .. }), "{late:?}");
-    assert!(next.is_held());
+    assert!(is_late(&first.done().await.unwrap()) && next.is_held());
     assert_eq!(next.done().await.unwrap(), Release::Released);
 }
 
@@ -133,89 +128,40 @@ async fn claim_is_lost_when_the_store_loses_it() {
     let store = MemoryStore::new();
     let jobs = Client::with_store(&store).queue::<String>("jobs").unwrap();
     push(&jobs, &["a", "b", "c"]).await;
-    let (first, second) = (jobs.claim().await.unwrap(), jobs.claim().await.unwrap());
+    let claims = [jobs.claim().await.unwrap(), jobs.claim().await.unwrap()];
     assert!(store.lose("jobs") && !store.lose("jobs"));
-    assert_eq!(first.lost().await, LostReason::NotOwned);
-    assert_eq!(second.lost().await, LostReason::NotOwned);
-    assert_eq!((takes(&jobs).await.as_str(), takes(&jobs).await.as_str()), ("a", "b"));
-    let third = jobs.claim().await.unwrap();
+    for claim in claims {
+        assert_eq!(claim.lost().await, LostReason::NotOwned);
+    }
+    assert_eq!([takes(&jobs).await, takes(&jobs).await], ["a", "b"]);
+    let claim = jobs.claim().await.unwrap();
     store.lose_everything();
-    assert_eq!(third.lost().await, LostReason::NotOwned);
+    assert_eq!(claim.lost().await, LostReason::NotOwned);
     assert_eq!(counts(&jobs).await, (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn done_after_a_loss_gives_the_element_back() {
+async fn future_dropped_at_any_await_loses_no_element() {
     let [one, other] = two();
     push(&one, &["a"]).await;
-    let claim = one.max_hold(secs(1)).claim().await.unwrap();
-    claim.lost().await;
-    assert!(claim.done().await.unwrap().into_result().is_err());
-    sleep(AT_ONCE).await;
-    assert_eq!(counts(&other).await, (1, 0));
-}
-
-/// Polls a future this often, drops it, and waits for the background. Returns whether the future was
-/// ready.
-async fn is_ready_after(polls: u32, future: impl Future) -> bool {
-    let mut future = Box::pin(future);
-    let mut ready = false;
-    for _ in 0..polls {
-        ready = ready || poll!(future.as_mut()).is_ready();
-        yield_now().await;
-    }
-    drop(future);
-    sleep(millis(100)).await;
-    ready
-}
-
-#[tokio::test(start_paused = true)]
-async fn claim_dropped_at_any_await_loses_no_element() {
-    let [one, other] = two();
-    push(&one, &["a"]).await;
-    let mut finished = 0;
-    for polls in 0..40 {
-        finished += u32::from(is_ready_after(polls, one.claim()).await);
-        assert_eq!(counts(&other).await, (1, 0), "after {polls} polls");
-    }
-    assert!((1..40).contains(&finished), "{finished}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn element_is_done_even_if_done_is_dropped_at_any_await() {
-    let [one, other] = two();
-    for polls in 1..10 {
-        push(&one, &["a"]).await;
-        is_ready_after(polls, one.claim().await.unwrap().done()).await;
-        assert_eq!(counts(&other).await, (0, 0), "after {polls} polls");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn equal_elements_are_claimed_one_by_one() {
-    let [one, other] = two();
-    push(&one, &["a", "a"]).await;
-    let claims = [one.claim().await.unwrap(), one.claim().await.unwrap()];
-    assert_ne!(claims[0].owner(), claims[1].owner());
-    let [first, second] = claims;
-    assert_eq!(first.done().await.unwrap(), Release::Released);
-    assert_eq!(counts(&other).await, (0, 1));
-    drop(second);
-    assert_eq!(takes(&other).await, "a");
-}
-
-#[tokio::test(start_paused = true)]
-async fn shutdown_gives_claims_back() {
-    let store = MemoryStore::new();
-    let (client, other) = (Client::with_store(&store), Client::with_store(&store));
-    let [jobs, others] = [&client, &other].map(|it| it.queue::<String>("jobs").unwrap());
-    push(&jobs, &["a"]).await;
-    let claim = jobs.claim().await.unwrap();
-    let waiting = tokio::spawn(async move { jobs.claim().await });
-    client.shutdown(secs(1)).await;
-    assert_eq!(claim.lost().await, LostReason::ShutDown);
-    assert!(matches!(waiting.await.unwrap(), Err(Error::ShutDown)));
-    assert_eq!(takes(&others).await, "a");
+    let cuts = at_every_await(async |cut| {
+        let is_claimed = cut.of(one.claim()).await.is_some();
+        sleep(ms(100)).await;
+        assert_eq!(counts(&other).await, (1, 0), "{cut:?}");
+        is_claimed
+    });
+    assert!(cuts.await > 0);
+    let cuts = at_every_await(async |cut| {
+        let is_done = cut.of(one.claim().await.unwrap().done()).await.is_some();
+        sleep(ms(100)).await;
+        // If `done` was never polled, the claim was only dropped.
+        assert_eq!(counts(&other).await, (u64::from(cut.polls == 0), 0), "{cut:?}");
+        if cut.polls > 0 {
+            push(&one, &["a"]).await;
+        }
+        is_done
+    });
+    assert!(cuts.await > 0);
 }
 
 #[tokio::test(start_paused = true)]

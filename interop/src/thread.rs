@@ -312,12 +312,6 @@ impl Thread {
         self.on_lock(&format!("queue.{op}"), name, arguments)
     }
 
-    /// Calls the method `op` of the queue `name`, and returns the reply. **Java only.**
-    #[track_caller]
-    pub fn queue(&self, op: &str, name: &str, arguments: Value) -> Answer {
-        self.start_queue(op, name, arguments).wait(PATIENCE)
-    }
-
     /// Starts the method `op` of the expirable semaphore `name`. **Java only.**
     pub fn start_permits(&self, op: &str, name: &str, arguments: Value) -> Pending {
         self.on_lock(&format!("permits.{op}"), name, arguments)

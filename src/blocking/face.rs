@@ -240,3 +240,33 @@ macro_rules! tables {
 pub(super) use {
     ends, loses, makes, nexts, returns, runs, sets, shares, shows, streams, tables, waits,
 };
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use crate::blocking;
+
+    /// A type of elements, keys and values that is neither `Clone` nor `Debug`.
+    enum Job {}
+
+    fn object<T: Clone + Debug>() {}
+
+    fn stream<T: Debug>() {}
+
+    /// `derive(Clone, Debug)` would require `Job: Clone` and `Job: Debug`, so the types implement
+    /// these traits by hand.
+    #[test]
+    fn objects_are_clone_even_if_their_elements_are_not() {
+        object::<crate::Map<Job, Job>>();
+        object::<crate::Set<Job>>();
+        object::<crate::Queue<Job>>();
+        object::<blocking::Map<Job, Job>>();
+        object::<blocking::Set<Job>>();
+        object::<blocking::Queue<Job>>();
+        stream::<crate::MapStream<Job, Job>>();
+        stream::<crate::SetStream<Job>>();
+        stream::<blocking::MapStream<Job, Job>>();
+        stream::<blocking::SetStream<Job>>();
+    }
+}

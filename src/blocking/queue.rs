@@ -3,28 +3,22 @@
 use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 
 use super::{
-    face::{ends, returns, sets, shares, waits},
+    face::{ends, loses, returns, sets, shares, waits},
     waiting::Core,
 };
 use crate::{
     LostReason, Name, Owner, Release, Replicas, WaitStrategy,
     codec::{Codec, Encode, Text},
     error::Result,
-    primitives::{self, settings::replicated},
+    primitives::{self, thread_example},
 };
 
 /// A [`Queue`](crate::Queue) for threads.
-///
-/// # Examples
-///
-/// ```
-/// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
-/// jobs.push("resize 1.png")?;
-/// let claim = jobs.claim()?;
-/// println!("{}", claim.value()); // … the work …
-/// claim.done()?.into_result()?;
-/// # Ok::<(), leasehold::Error>(())
-/// ```
+#[doc = thread_example!("let jobs = client.queue::<String>(\"jobs\")?;":
+    "jobs.push(\"resize 1.png\")?;",
+    "let claim = jobs.claim()?;",
+    "println!(\"{}\", claim.value()); // … the work …",
+    "claim.done()?.into_result()?;")]
 pub struct Queue<T, C = Text> {
     core: Arc<Core>,
     inner: primitives::Queue<T, C>,
@@ -40,16 +34,9 @@ impl<T> Queue<T> {
 
 impl<T, C> Queue<T, C> {
     /// Does what [`Queue::codec`](crate::Queue::codec) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::codec::Bytes;
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let images = client.queue::<Vec<u8>>("images")?.codec(Bytes);
-    /// images.push(&vec![0xff, 0xd8])?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
+    #[doc = thread_example!("let images = client.queue::<Vec<u8>>(\"images\")?;":
+        "let images = images.codec(leasehold::codec::Bytes);",
+        "images.push(&vec![0xff, 0xd8])?;")]
     #[must_use]
     pub fn codec<D>(self, codec: D) -> Queue<T, D> {
         Queue { core: self.core, inner: self.inner.codec(codec) }
@@ -62,12 +49,10 @@ impl<T, C> Queue<T, C> {
 
         fn wait_strategy(wait_strategy: WaitStrategy);
             "let jobs = jobs.wait_strategy(leasehold::WaitStrategy::PubSub);"
-    }
 
-    replicated!("leasehold::blocking::Client", "queue::<String>", |this, replicas| {
-        let inner = this.inner.replicated(replicas);
-        Self { inner, ..this }
-    });
+        fn replicated(replicas: impl Into<Option<Replicas>>);
+            "let jobs = jobs.replicated(leasehold::Replicas::at_least(1));"
+    }
 
     returns! { Queue, "let jobs = client.queue::<String>(\"jobs\")?;":
         fn name() -> &Name; "assert_eq!(jobs.name().as_str(), \"jobs\");"
@@ -105,15 +90,9 @@ impl<T, C: Codec<T>> Queue<T, C> {
 }
 
 /// A [`Claim`](crate::Claim) for threads.
-///
-/// # Examples
-///
-/// ```
-/// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
-/// jobs.push("a")?;
-/// jobs.claim()?.done()?.into_result()?;
-/// # Ok::<(), leasehold::Error>(())
-/// ```
+#[doc = thread_example!("let jobs = client.queue::<String>(\"jobs\")?;":
+    "jobs.push(\"a\")?;",
+    "jobs.claim()?.done()?.into_result()?;")]
 #[derive(Debug)]
 #[must_use = "the element goes back to the queue as soon as the claim is dropped"]
 pub struct Claim<T> {
@@ -133,24 +112,10 @@ impl<T> Claim<T> {
             "assert_eq!(jobs.len()?, 1);"
     }
 
-    /// Blocks until [`Claim::lost`](crate::Claim::lost) returns, and returns its result.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls this
-    /// method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
-    /// jobs.push("a")?;
-    /// let claim = jobs.max_hold(std::time::Duration::from_millis(50)).claim()?;
-    /// assert_eq!(claim.lost()?, leasehold::LostReason::MaxHold);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn lost(&self) -> Result<LostReason> {
-        self.core.wait(self.inner.lost())
+    loses! { Claim, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(\"a\")?;":
+        fn lost() -> LostReason;
+            "let claim = jobs.max_hold(Duration::from_millis(50)).claim()?;"
+            "assert_eq!(claim.lost()?, leasehold::LostReason::MaxHold);"
     }
 
     returns! { Claim, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(\"a\")?;":
@@ -161,35 +126,5 @@ impl<T> Claim<T> {
         fn owner() -> &Owner; "println!(\"{}\", jobs.claim()?.owner());"
 
         fn name() -> &Name; "assert_eq!(jobs.claim()?.name().as_str(), \"jobs\");"
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fmt::Debug;
-
-    use crate::blocking;
-
-    /// A type of elements, keys and values that is neither `Clone` nor `Debug`.
-    enum Job {}
-
-    fn object<T: Clone + Debug>() {}
-
-    fn stream<T: Debug>() {}
-
-    /// `derive(Clone, Debug)` would require `Job: Clone` and `Job: Debug`, so the types implement
-    /// these traits by hand.
-    #[test]
-    fn blocking_queue_is_clone_even_if_its_elements_are_not() {
-        object::<crate::Map<Job, Job>>();
-        object::<crate::Set<Job>>();
-        object::<crate::Queue<Job>>();
-        object::<blocking::Map<Job, Job>>();
-        object::<blocking::Set<Job>>();
-        object::<blocking::Queue<Job>>();
-        stream::<crate::MapStream<Job, Job>>();
-        stream::<crate::SetStream<Job>>();
-        stream::<blocking::MapStream<Job, Job>>();
-        stream::<blocking::SetStream<Job>>();
     }
 }

@@ -41,3 +41,24 @@ pub(super) fn too_long(name: &Name, what: String) -> Error {
 pub(super) fn called(what: &str, bytes: &[u8]) -> String {
     format!("{what} `{}`", shown(&String::from_utf8_lossy(bytes)))
 }
+
+/// `Clone` and `Debug` of an object with elements of type `T`, a codec, and a field `$field`.
+/// `derive` would also require both traits of `T`.
+macro_rules! traits {
+    ($type:ident, $field:ident) => {
+        impl<T, C: Clone> Clone for $type<T, C> {
+            fn clone(&self) -> Self {
+                Self { $field: self.$field.clone(), codec: self.codec.clone(), of: PhantomData }
+            }
+        }
+
+        impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut shown = f.debug_struct(stringify!($type));
+                shown.field("name", self.name()).field("codec", &self.codec).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+pub(super) use traits;

@@ -77,8 +77,8 @@ macro_rules! example {
     };
 }
 
-/// The sections *Errors* and *Cancel safety* of a method that reads or changes data, and has the
-/// errors of the method `$other`.
+/// The sections *Errors* and *Cancel safety* of a method that reads or changes data, or acquires,
+/// and has the errors of the method `$other`, and `$more`.
 macro_rules! like {
     (read $other:literal) => {
         $crate::primitives::like!($other, "Dropping the future has no effect.")
@@ -89,14 +89,24 @@ macro_rules! like {
             "If the future is dropped, the change may or may not have happened."
         )
     };
+    (acquire $other:literal and $more:literal) => {
+        $crate::primitives::like!(
+            $other and $more,
+            concat!("As for [`", $other, "`](Self::", $other, ").")
+        )
+    };
     ($other:literal, $dropped:literal) => {
+        $crate::primitives::like!($other and "", $dropped)
+    };
+    ($other:literal and $more:literal, $dropped:expr) => {
         concat!(
             "\n# Errors\n\nAs for [`",
             $other,
             "`](Self::",
             $other,
-            ").\n\n",
-            "# Cancel safety\n\n",
+            "). ",
+            $more,
+            "\n\n# Cancel safety\n\n",
             $dropped
         )
     };

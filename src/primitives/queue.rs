@@ -1,15 +1,16 @@
 //! The queue: elements in order. One worker at a time can claim an element.
 
-use std::{borrow::Borrow, fmt, future::Future, marker::PhantomData, sync::Arc, time::Duration};
+use std::{borrow::Borrow, future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
 use super::{
-    Guard, OnLoss, Release, coded, example, like,
-    settings::{Settings, checked_timeout, replicated, setting_example},
+    Guard, Lock, Release, coded, example, like,
+    settings::{Settings, lasts, replicated, setting_example},
+    views,
 };
 use crate::{
     codec::{Codec, Encode, Text},
     domain::{Ending, LostReason, Name, Object, Owner, Replicas, Share, WaitStrategy},
-    engine::{Engine, acquire::AcquireRequest, held::Held},
+    engine::Engine,
     error::{Error, Result},
     store::queue,
 };
@@ -35,33 +36,18 @@ use crate::{
     "claim.done().await?.into_result()?;",
     "assert_eq!(jobs.len().await?, 0);")]
 pub struct Queue<T, C = Text> {
-    engine: Arc<Engine>,
-    object: Object,
-    settings: Settings,
+    lock: Lock<Claimed>,
     codec: C,
     of: PhantomData<fn() -> T>,
 }
 
-impl<T, C: Clone> Clone for Queue<T, C> {
-    fn clone(&self) -> Self {
-        let Self { engine, object, settings, codec, of } = self;
-        let (engine, object, codec) = (Arc::clone(engine), object.clone(), codec.clone());
-        Self { engine, object, settings: settings.clone(), codec, of: *of }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for Queue<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
-            .field("name", &self.object.name)
-            .field("codec", &self.codec)
-            .finish_non_exhaustive()
-    }
-}
+coded::traits! { Queue, lock }
 
 impl<T> Queue<T> {
     pub(crate) fn new(engine: Arc<Engine>, object: Object, ttl: Duration) -> Self {
-        Self { engine, object, settings: Settings::new(ttl), codec: Text, of: PhantomData }
+        let settings = Settings { share: Share::Element(Ending::Back), ..Settings::new(ttl) };
+        let lock = Lock { engine, object, settings, kind: PhantomData };
+        Self { lock, codec: Text, of: PhantomData }
     }
 }
 
@@ -77,37 +63,14 @@ impl<T, C> Queue<T, C> {
         "images.push(&vec![0xff, 0xd8]).await?;")]
     #[must_use]
     pub fn codec<D>(self, codec: D) -> Queue<T, D> {
-        let Self { engine, object, settings, of, .. } = self;
-        Queue { engine, object, settings, codec, of }
+        Queue { lock: self.lock, codec, of: PhantomData }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
-        change(&mut self.settings);
-        self
+    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
+        Self { lock: self.lock.with(change), ..self }
     }
 
-    /// Sets how long a claim lasts after its worker died. Default: 30 s.
-    ///
-    /// While the worker lives, a background task renews the claim every third of this time. So the
-    /// setting limits how late the element of a dead worker goes back to the queue. It does not
-    /// limit how long the work may take.
-    #[doc = setting_example!("leasehold::Client", "queue::<String>", ".ttl(Duration::from_secs(10))")]
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.with(|settings| settings.ttl = ttl)
-    }
-
-    /// Sets the longest time that a claim may last. Default: no limit.
-    ///
-    /// Without a limit, the client renews the claim of a worker that hangs for ever. With a limit,
-    /// the client stops the renewals after this time, and the claim is lost with
-    /// [`LostReason::MaxHold`]. Its element goes back to the queue at the latest one ttl after the
-    /// limit.
-    #[doc = setting_example!("leasehold::Client", "queue::<String>", ".max_hold(Duration::from_secs(3600))")]
-    #[must_use]
-    pub fn max_hold(self, most: Duration) -> Self {
-        self.with(|settings| settings.max_hold = Some(most))
-    }
+    lasts!("leasehold::Client", "queue::<String>", "claim", "worker");
 
     /// Sets how a waiting worker notices a new element. Default: by pub/sub messages, and by a
     /// request every 250 ms, because a push by Java sends no message.
@@ -128,7 +91,7 @@ impl<T, C> Queue<T, C> {
     #[doc = example!(jobs: "assert_eq!(jobs.name().as_str(), \"jobs\");")]
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.object.name
+        self.lock.name()
     }
 
     /// Returns the number of elements in the queue. Claimed elements do not count.
@@ -144,7 +107,7 @@ impl<T, C> Queue<T, C> {
     /// Dropping the future has no effect.
     #[doc = example!(jobs: "assert_eq!(jobs.len().await?, 0);")]
     pub async fn len(&self) -> Result<u64> {
-        self.engine.ask(self.name(), |store| queue::len(store, self.name())).await
+        self.lock.engine.ask(self.name(), |store| queue::len(store, self.name())).await
     }
 
     /// Returns whether the queue is empty. Claimed elements do not count.
@@ -162,11 +125,7 @@ impl<T, C> Queue<T, C> {
         "let claim = jobs.claim().await?;",
         "assert_eq!((jobs.len().await?, jobs.claimed().await?), (0, 1));")]
     pub async fn claimed(&self) -> Result<u64> {
-        self.engine.ask(self.name(), |store| queue::claimed(store, self.name())).await
-    }
-
-    fn request(&self) -> Result<AcquireRequest> {
-        self.settings.request_share(&self.object, Share::Element(Ending::Back))
+        self.lock.engine.ask(self.name(), |store| queue::claimed(store, self.name())).await
     }
 }
 
@@ -176,15 +135,9 @@ impl<T, C: Codec<T>> Queue<T, C> {
     ///
     /// If the client retries the request after a lost reply, the store appends the element only
     /// once.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Codec`] if the codec cannot write the value. Other errors as for
-    /// [`len`](Self::len). After [`Error::Unavailable`], the element may be in the queue.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the element may or may not be in the queue.
+    #[doc = like!("len" and "[`Error::Codec`] if the codec cannot write the value. After \
+        [`Error::Unavailable`], the element may be in the queue.",
+        "If the future is dropped, the element may or may not be in the queue.")]
     #[doc = example!(jobs: "assert_eq!(jobs.push(\"resize 1.png\").await?, 1);")]
     pub async fn push(&self, value: &(impl Encode<T, C> + ?Sized)) -> Result<u64> {
         self.append(&[self.bytes(value)?]).await
@@ -200,8 +153,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         "assert_eq!(jobs.push_all(more).await?, 2);")]
     pub async fn push_all(&self, values: impl IntoIterator<Item = impl Borrow<T>>) -> Result<u64> {
         let bytes = values.into_iter().map(|value| self.bytes(Borrow::<T>::borrow(&value)));
-        let elements: Result<Vec<_>> = bytes.collect();
-        match elements?.as_slice() {
+        match &bytes.collect::<Result<Vec<_>>>()?[..] {
             [] => self.len().await,
             elements => self.append(elements).await,
         }
@@ -212,8 +164,9 @@ impl<T, C: Codec<T>> Queue<T, C> {
     }
 
     async fn append(&self, elements: &[Vec<u8>]) -> Result<u64> {
-        let (name, receipt) = (self.name(), self.engine.receipt());
-        self.engine.change(name, |store| queue::push(store, name, elements, &receipt)).await
+        let (name, engine) = (self.name(), &self.lock.engine);
+        let receipt = engine.receipt();
+        engine.change(name, |store| queue::push(store, name, elements, &receipt)).await
     }
 
     /// Claims the first element, waiting until there is one.
@@ -225,16 +178,9 @@ impl<T, C: Codec<T>> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// - [`Error::Codec`] if the codec cannot read the element. The element then moves to the list
-    ///   `leasehold_queue__aside:{NAME}`, so that it is not lost and does not block the queue.
-    /// - [`Error::Duration`] if a setting is invalid.
-    /// - [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the
-    ///   request and a retry cannot help.
-    /// - [`Error::NotReady`] if the server's memory is full.
-    /// - [`Error::ShutDown`] if the client was shut down, and [`Error::NoRuntime`] outside of
-    ///   tokio.
-    /// - If claims are [`replicated`](Self::replicated), also the errors of a replicated
-    ///   [`Lock::acquire`](crate::Lock::acquire).
+    /// As for [`Lock::acquire`]. [`Error::Codec`] if the codec cannot read the
+    /// element. The element then moves to the list `leasehold_queue__aside:{NAME}`, so that it is
+    /// not lost and does not block the queue.
     ///
     /// # Cancel safety
     ///
@@ -246,43 +192,27 @@ impl<T, C: Codec<T>> Queue<T, C> {
         "let claim = jobs.claim().await?;",
         "assert_eq!(claim.value(), \"a\");")]
     pub async fn claim(&self) -> Result<Claim<T>> {
-        self.open(self.engine.acquire(&self.request()?).await?).await
+        self.open(self.lock.acquire().await?).await
     }
 
     /// Claims the first element, waiting for at most `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// As for [`claim`](Self::claim). [`Error::TimedOut`] if there was no element until the
-    /// timeout. [`Error::Unavailable`] if the store did not reply. [`Error::Duration`] if the
-    /// timeout is zero.
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`claim`](Self::claim).
+    #[doc = like!(acquire "claim" and "[`Error::TimedOut`] if there was no element until the \
+        timeout. [`Error::Unavailable`] if the store did not reply. [`Error::Duration`] if the \
+        timeout is zero.")]
     #[doc = example!(jobs:
         "let none = jobs.claim_within(Duration::from_secs(5)).await;",
         "assert!(none.is_err_and(|error| error.is_busy()));")]
     pub async fn claim_within(&self, timeout: Duration) -> Result<Claim<T>> {
-        let (request, timeout) = (self.request()?, checked_timeout(timeout)?);
-        self.open(self.engine.acquire_within(&request, timeout).await?).await
+        self.open(self.lock.acquire_within(timeout).await?).await
     }
 
     /// Claims the first element by one request, or returns `None` if the queue is empty now.
-    ///
-    /// # Errors
-    ///
-    /// As for [`claim`](Self::claim). [`Error::Unavailable`] if the store did not reply within the
-    /// [request timeout](crate::ClientBuilder::request_timeout).
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`claim`](Self::claim).
+    #[doc = like!(acquire "claim" and "[`Error::Unavailable`] if the store did not reply within \
+        the request timeout.")]
     #[doc = example!(jobs: "assert!(jobs.try_claim().await?.is_none());")]
     pub async fn try_claim(&self) -> Result<Option<Claim<T>>> {
-        let held = self.engine.try_acquire(&self.request()?, None).await?;
-        match held {
-            Some(held) => self.open(held).await.map(Some),
+        match self.lock.try_acquire().await? {
+            Some(guard) => self.open(guard).await.map(Some),
             None => Ok(None),
         }
     }
@@ -292,16 +222,10 @@ impl<T, C: Codec<T>> Queue<T, C> {
     ///
     /// If the caller dies, the element is lost. To prevent such a loss, use [`claim`](Self::claim).
     /// A pop sends two requests: it claims the element, and calls [`done`](Claim::done) at once.
-    ///
-    /// # Errors
-    ///
-    /// As for [`try_claim`](Self::try_claim). After [`Error::Unavailable`], an element may have
-    /// been removed, and is then lost. [`Error::Lost`] if the claim was lost between the two
-    /// requests. Then the element is back in the queue.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, an element may have been removed, and is then lost.
+    #[doc = like!("try_claim" and "After [`Error::Unavailable`], an element may have been removed, \
+        and is then lost. [`Error::Lost`] if the claim was lost between the two requests. Then the \
+        element is back in the queue.",
+        "If the future is dropped, an element may have been removed, and is then lost.")]
     #[doc = example!(jobs:
         "jobs.push(\"a\").await?;",
         "assert_eq!(jobs.pop().await?.as_deref(), Some(\"a\"));")]
@@ -313,30 +237,25 @@ impl<T, C: Codec<T>> Queue<T, C> {
         Ok(Some(value))
     }
 
-    /// Decodes the element of `held`. If the codec cannot read it, the element is set aside.
-    async fn open(&self, held: Held) -> Result<Claim<T>> {
+    /// Decodes the element of `guard`. If the codec cannot read it, the element is set aside.
+    async fn open(&self, guard: Guard<Lock<Claimed>>) -> Result<Claim<T>> {
         let name = self.name();
-        let Some(element) = held.watch.element().cloned() else {
-            return Err(Error::silent(
-                name.clone(),
-                "the reply has a claim without its element".to_owned(),
-            ));
+        let Some(element) = guard.watch().element().cloned() else {
+            let cause = "the reply has a claim without its element".to_owned();
+            return Err(Error::silent(name.clone(), cause));
         };
         let taken_at = element.taken_at;
-        let guard = Guard::new(held, OnLoss::default());
         let error = match coded::decode(name, &self.codec, &element.bytes) {
             Ok(value) => return Ok(Claim { guard, value, taken_at }),
             Err(error) => error,
         };
-        match end(guard, Ending::Aside { taken_at }).await {
-            Ok(Release::Released) => {
-                tracing::warn!(target: "leasehold", queue = %name, %error, "unreadable queue \
-                                                                            element set aside");
-            }
-            ended => {
-                tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
-                    "unreadable queue element not set aside: a later claim gets it");
-            }
+        let ended = end(guard, Ending::Aside { taken_at }).await;
+        if matches!(ended, Ok(Release::Released)) {
+            tracing::warn!(target: "leasehold", queue = %name, %error,
+                "unreadable queue element set aside");
+        } else {
+            tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
+                "unreadable queue element not set aside: a later claim gets it");
         }
         Err(error)
     }
@@ -355,14 +274,16 @@ impl<T, C: Codec<T>> Queue<T, C> {
     "    () = std::future::ready(()) => claim.done().await?.into_result()?, // the work",
     "    reason = claim.lost() => eprintln!(\"another worker has it: {reason}\"),",
     "}")]
+#[derive(Debug)]
 #[must_use = "the element goes back to the queue as soon as the claim is dropped"]
 pub struct Claim<T> {
-    guard: Guard<Claimed>,
+    guard: Guard<Lock<Claimed>>,
     value: T,
     taken_at: u64,
 }
 
-/// Marks the guard of a claimed element.
+/// The kind of lock whose hold is a claim.
+#[derive(Clone, Debug)]
 pub(crate) enum Claimed {}
 
 impl<T> Claim<T> {
@@ -382,10 +303,8 @@ impl<T> Claim<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not reply within the [release
-    /// timeout](crate::ClientBuilder::release_timeout). A background task then continues to remove
-    /// the element. [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store
-    /// rejected the request.
+    /// As for [`Guard::release`]. After [`Error::Unavailable`], a background task continues to
+    /// remove the element.
     ///
     /// # Cancel safety
     ///
@@ -413,27 +332,12 @@ impl<T> Claim<T> {
         self.guard.release().await
     }
 
-    /// Waits until the claim is over, and returns the reason.
-    ///
-    /// The future borrows nothing. After [`done`](Self::done) or [`give_back`](Self::give_back), it
-    /// returns [`LostReason::Released`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    #[doc = example!(jobs:
-        "jobs.push(\"a\").await?;",
-        "let claim = jobs.max_hold(Duration::from_secs(60)).claim().await?;",
-        "assert_eq!(claim.lost().await, leasehold::LostReason::MaxHold);")]
-    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<T> {
-        self.guard.lost()
-    }
-
-    /// Returns whether this client may still rely on the claim. The call sends no request.
-    #[doc = example!(claim: "assert!(claim.is_held());")]
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.guard.is_held()
+    views! { guard of T, example[claim:]:
+        fn is_held() -> bool; "assert!(claim.is_held());";
+        fn lost() -> LostReason, "the reason.";
+            "jobs.push(\"b\").await?;",
+            "let claim = jobs.max_hold(Duration::from_secs(60)).claim().await?;",
+            "assert_eq!(claim.lost().await, leasehold::LostReason::MaxHold);";
     }
 
     /// Returns the owner of the claim. No other claim has the same owner.
@@ -456,17 +360,7 @@ impl<T> Claim<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Claim<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claim")
-            .field("name", self.name())
-            .field("owner", self.owner())
-            .field("value", &self.value)
-            .finish_non_exhaustive()
-    }
-}
-
-async fn end(guard: Guard<Claimed>, ending: Ending) -> Result<Release> {
+async fn end(guard: Guard<Lock<Claimed>>, ending: Ending) -> Result<Release> {
     guard.watch().note_ending(ending);
     guard.release().await
 }

@@ -4,7 +4,7 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 
 use super::{
     Lock,
-    coded::{decode, encode, too_long},
+    coded::{self, decode, encode, too_long},
     example,
     keyed::Keyed,
     like,
@@ -43,18 +43,7 @@ pub struct Set<T, C = Text> {
     of: PhantomData<fn() -> T>,
 }
 
-impl<T, C: Clone> Clone for Set<T, C> {
-    fn clone(&self) -> Self {
-        Self { keyed: self.keyed.clone(), codec: self.codec.clone(), of: PhantomData }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for Set<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Set");
-        shown.field("name", &self.keyed.name).field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+coded::traits! { Set, keyed }
 
 impl<T> Set<T> {
     pub(crate) fn new(keyed: Keyed) -> Self {

@@ -113,16 +113,7 @@ pub(crate) fn checked_timeout(timeout: Duration) -> Result<Deadline, InvalidDura
 /// of the client, and its method `$kind` creates the object.
 macro_rules! settings {
     ($client:literal, $kind:literal) => {
-        /// Sets how long a hold lasts after its holder died. Default: 30 s.
-        ///
-        /// While the holder lives, a background task renews the hold every third of this time. So
-        /// the setting limits how long other clients wait after a crash. It does not limit how long
-        /// the work may take.
-        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".ttl(Duration::from_secs(10))")]
-        #[must_use]
-        pub fn ttl(self, ttl: Duration) -> Self {
-            self.with(|settings| settings.ttl = ttl)
-        }
+        $crate::primitives::settings::lasts!($client, $kind, "hold", "holder");
 
         /// Sets a fixed lease, which is **never renewed**. Default: none.
         ///
@@ -132,18 +123,6 @@ macro_rules! settings {
         #[must_use]
         pub fn lease(self, lease: Duration) -> Self {
             self.with(|settings| settings.lease = Some(lease))
-        }
-
-        /// Sets the longest time that a hold may last. Default: no limit.
-        ///
-        /// Without a limit, the client renews the hold of a task that hangs for ever. With a limit,
-        /// the client stops the renewals after this time, and the guard reports the loss
-        /// [`LostReason::MaxHold`](crate::LostReason::MaxHold). Other waiters can acquire when the
-        /// guard is dropped, at the latest one ttl after the limit.
-        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".max_hold(Duration::from_secs(3600))")]
-        #[must_use]
-        pub fn max_hold(self, most: Duration) -> Self {
-            self.with(|settings| settings.max_hold = Some(most))
         }
 
         /// Sets how a waiter notices a release. Default: by pub/sub messages.
@@ -190,6 +169,36 @@ macro_rules! settings {
         $crate::primitives::settings::replicated!($client, $kind, |this, replicas| {
             this.with(|settings| settings.replicas = replicas)
         });
+    };
+}
+
+/// The settings `ttl` and `max_hold` of a `$hold` of a `$holder`.
+macro_rules! lasts {
+    ($client:literal, $kind:literal, $hold:literal, $holder:literal) => {
+        #[doc = concat!("Sets how long a ", $hold, " lasts after its ", $holder, " died. Default: 30 s.")]
+        ///
+        #[doc = concat!("While the ", $holder, " lives, a background task renews the ", $hold)]
+        /// every third of this time. So the setting limits how long other clients wait after a
+        /// crash. It does not limit how long the work may take.
+        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".ttl(Duration::from_secs(10))")]
+        #[must_use]
+        pub fn ttl(self, ttl: Duration) -> Self {
+            self.with(|settings| settings.ttl = ttl)
+        }
+
+        #[doc = concat!("Sets the longest time that a ", $hold, " may last. Default: no limit.")]
+        ///
+        #[doc = concat!("Without a limit, the client renews the ", $hold, " of a ", $holder)]
+        /// that hangs for ever. With a limit, the client stops the renewals after this time, and
+        #[doc = concat!("the ", $hold, " is lost with")]
+        /// [`LostReason::MaxHold`](crate::LostReason::MaxHold).
+        /// Another client can acquire when the guard or the claim is dropped, at the latest one ttl
+        /// after the limit.
+        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".max_hold(Duration::from_secs(3600))")]
+        #[must_use]
+        pub fn max_hold(self, most: Duration) -> Self {
+            self.with(|settings| settings.max_hold = Some(most))
+        }
     };
 }
 
@@ -252,4 +261,4 @@ macro_rules! setting_example {
     };
 }
 
-pub(crate) use {on_loss, replicated, setting_example, settings};
+pub(crate) use {lasts, on_loss, replicated, setting_example, settings};

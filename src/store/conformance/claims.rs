@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Bench, freed};
+use super::{Bench, freed, renewal};
 use crate::{
     domain::{
-        Claim, Ending, Kind, Outcome, ReleaseMode, ReleaseReply, RemoteWaiters, Renewal, Share,
-        Taken, Verdict,
+        Claim, Ending, Kind, Outcome, ReleaseMode, ReleaseReply, RemoteWaiters, Share, Taken,
+        Verdict,
     },
     store::{Event, SubscriptionLevel, queue},
 };
@@ -21,13 +21,10 @@ const GONE: ReleaseReply = ReleaseReply::NotHeld { holder: None };
 /// Runs every case on `bench`.
 pub(super) async fn all(bench: &Bench) {
     elements_are_claimed_in_order(bench).await;
-    repeated_request_gets_the_same_element(bench).await;
-    repeated_push_appends_once(bench).await;
-    done_element_is_removed_and_a_repeated_done_agrees(bench).await;
+    repeated_request_counts_once_and_gets_the_same_element(bench).await;
+    claim_ends_once_and_its_late_element_goes_back(bench).await;
     expired_claims_go_back_in_order(bench).await;
     renewed_claim_lasts(bench).await;
-    late_element_of_a_done_claim_goes_back(bench).await;
-    unreadable_element_is_set_aside(bench).await;
     waiter_is_notified_of_elements(bench).await;
 }
 
@@ -51,10 +48,6 @@ async fn take(t: &Bench, claim: &Claim) -> (u64, String) {
     }
 }
 
-async fn taken(t: &Bench, claim: &Claim) -> String {
-    take(t, claim).await.1
-}
-
 async fn end(t: &Bench, claim: &Claim, ending: Ending) -> ReleaseReply {
     let claim = Claim { share: Share::Element(ending), ..claim.clone() };
     t.other.release(&claim, ReleaseMode::HandOver).await.unwrap()
@@ -71,51 +64,50 @@ async fn elements_are_claimed_in_order(t: &Bench) {
     // The queue keeps equal elements apart, and an element may contain any byte.
     assert_eq!(push(t, &one, &["a:\0\r\n", "a:\0\r\n"]).await, 2);
     assert_eq!(push(t, &one, &[""]).await, 3);
-    assert_eq!(taken(t, &one).await, "a:\0\r\n");
-    assert_eq!(taken(t, &two).await, "a:\0\r\n");
+    assert_eq!(take(t, &one).await.1, "a:\0\r\n");
+    assert_eq!(take(t, &two).await.1, "a:\0\r\n");
     assert_eq!(counts(t, &one).await, (1, 2));
-    assert_eq!(taken(t, &three).await, "");
-    match t.other.acquire(&four, None).await.unwrap() {
-        Verdict::Busy(Taken { at_most: Some(left), .. }) => {
-            assert!(left <= LONG && left > LONG / 2);
-        }
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(take(t, &three).await.1, "");
+    let busy = t.other.acquire(&four, None).await.unwrap();
+    let is_true = |left| left <= LONG && left > LONG / 2;
+    assert!(matches!(busy, Verdict::Busy(Taken { at_most: Some(left), .. }) if is_true(left)));
     // An element that goes back becomes the head of the queue.
     push(t, &one, &["last"]).await;
     assert_eq!(end(t, &two, Ending::Back).await, ENDED);
-    assert_eq!(taken(t, &four).await, "a:\0\r\n");
+    assert_eq!(take(t, &four).await.1, "a:\0\r\n");
     assert_eq!(counts(t, &one).await, (1, 3));
 }
 
-async fn repeated_request_gets_the_same_element(t: &Bench) {
-    let claim = wants(t, "q-again", LONG);
-    push(t, &claim, &["a", "b"]).await;
-    let short = Claim { ttl: SHORT, ..claim.clone() };
-    let first = take(t, &short).await;
-    assert_eq!(take(t, &claim).await, first);
-    sleep(2 * SHORT).await;
-    assert_eq!(taken(t, &wants(t, "q-again", LONG)).await, "b", "the first has a fresh lease");
-    assert_eq!(counts(t, &claim).await, (0, 2));
-}
-
-async fn repeated_push_appends_once(t: &Bench) {
-    let (claim, receipt) = (wants(t, "q-push", LONG), t.identity.fresh_owner());
+async fn repeated_request_counts_once_and_gets_the_same_element(t: &Bench) {
+    let (claim, receipt) = (wants(t, "q-again", LONG), t.identity.fresh_owner());
     let elements = [b"a".to_vec(), b"b".to_vec()];
     for _ in 0..2 {
         assert_eq!(queue::push(&t.one, claim.name(), &elements, &receipt).await.unwrap(), 2);
     }
-    assert_eq!(counts(t, &claim).await, (2, 0));
+    let short = Claim { ttl: SHORT, ..claim.clone() };
+    let first = take(t, &short).await;
+    assert_eq!(take(t, &claim).await, first);
+    sleep(2 * SHORT).await;
+    assert_eq!(take(t, &wants(t, "q-again", LONG)).await.1, "b", "the first has a fresh lease");
+    assert_eq!(counts(t, &claim).await, (0, 2));
 }
 
-async fn done_element_is_removed_and_a_repeated_done_agrees(t: &Bench) {
-    let [claim, never] = [(); 2].map(|()| wants(t, "q-done", LONG));
-    push(t, &claim, &["a"]).await;
-    let (taken_at, _) = take(t, &claim).await;
-    assert_eq!(end(t, &never, Ending::Done { taken_at }).await, GONE);
-    for _ in 0..2 {
-        assert_eq!(end(t, &claim, Ending::Done { taken_at }).await, ENDED);
-        assert_eq!(counts(t, &claim).await, (0, 0));
+/// If the store executes a late request of a claim that has ended, this request takes another
+/// element, which must go back.
+async fn claim_ends_once_and_its_late_element_goes_back(t: &Bench) {
+    for (name, aside) in [("q-done", false), ("q-aside", true)] {
+        let [claim, never] = [(); 2].map(|()| wants(t, name, LONG));
+        push(t, &claim, &["a", "b"]).await;
+        let (taken_at, _) = take(t, &claim).await;
+        let ending = if aside { Ending::Aside { taken_at } } else { Ending::Done { taken_at } };
+        assert_eq!(end(t, &never, ending).await, GONE);
+        for late in [false, false, true] {
+            if late {
+                assert_eq!(take(t, &claim).await.1, "b");
+            }
+            assert_eq!(end(t, &claim, ending).await, ENDED);
+            assert_eq!(counts(t, &claim).await, (1, 0));
+        }
     }
 }
 
@@ -124,11 +116,11 @@ async fn expired_claims_go_back_in_order(t: &Bench) {
     let next = wants(t, "q-expired", LONG);
     push(t, &next, &["a", "b", "c", "d"]).await;
     let (taken_at, _) = take(t, &claims[0]).await;
-    taken(t, &claims[1]).await;
-    taken(t, &claims[2]).await;
+    take(t, &claims[1]).await;
+    take(t, &claims[2]).await;
     sleep(2 * SHORT).await;
     for element in ["a", "b", "c", "d"] {
-        assert_eq!(taken(t, &wants(t, "q-expired", LONG)).await, element);
+        assert_eq!(take(t, &wants(t, "q-expired", LONG)).await.1, element);
     }
     assert_eq!(counts(t, &next).await, (0, 4));
     assert_eq!(end(t, &claims[0], Ending::Done { taken_at }).await, GONE);
@@ -138,51 +130,20 @@ async fn expired_claims_go_back_in_order(t: &Bench) {
 async fn renewed_claim_lasts(t: &Bench) {
     let [kept, lost, other] = [(); 3].map(|()| wants(t, "q-renewed", 2 * SHORT));
     push(t, &kept, &["a", "b"]).await;
-    taken(t, &kept).await;
-    taken(t, &lost).await;
-    let renewal = |claim: &Claim, ttl| {
-        let Claim { object, owner, share, .. } = claim.clone();
-        Renewal { object, owner, share, ttl }
-    };
+    take(t, &kept).await;
+    take(t, &lost).await;
     let renewals = [
         renewal(&kept, Some(LONG)),
         renewal(&lost, None),
         renewal(&other, Some(LONG)),
         renewal(&wants(t, "q-renewed-empty", LONG), Some(LONG)),
     ];
-    let each = async || {
-        let mut outcomes = Vec::new();
-        for renewal in &renewals {
-            outcomes.extend(t.one.renew(std::slice::from_ref(renewal)).await.unwrap());
-        }
-        outcomes
-    };
     const NO: Outcome = Outcome::NotOurs;
-    assert_eq!(each().await, [Outcome::Renewed, Outcome::Renewed, NO, NO]);
+    let outcomes = t.one.renew(&renewals).await.unwrap();
+    assert_eq!(outcomes, [Outcome::Renewed, Outcome::Renewed, NO, NO]);
     sleep(3 * SHORT).await;
-    assert_eq!(each().await, [Outcome::Renewed, NO, NO, NO]);
-    assert_eq!(taken(t, &other).await, "b");
-}
-
-/// If the store executes a late request of a claim that is already done, this request takes another
-/// element, which must go back.
-async fn late_element_of_a_done_claim_goes_back(t: &Bench) {
-    let claim = wants(t, "q-late", LONG);
-    push(t, &claim, &["a", "b"]).await;
-    let (taken_at, _) = take(t, &claim).await;
-    assert_eq!(end(t, &claim, Ending::Done { taken_at }).await, ENDED);
-    assert_eq!(taken(t, &claim).await, "b");
-    assert_eq!(end(t, &claim, Ending::Done { taken_at }).await, ENDED, "as before");
-    assert_eq!(counts(t, &claim).await, (1, 0), "and `b` is not done");
-}
-
-async fn unreadable_element_is_set_aside(t: &Bench) {
-    let claim = wants(t, "q-aside", LONG);
-    push(t, &claim, &["a", "b"]).await;
-    let (taken_at, _) = take(t, &claim).await;
-    assert_eq!(end(t, &claim, Ending::Aside { taken_at }).await, ENDED);
-    assert_eq!(end(t, &claim, Ending::Aside { taken_at }).await, ENDED);
-    assert_eq!(counts(t, &claim).await, (1, 0));
+    assert_eq!(t.one.renew(&renewals).await.unwrap(), [Outcome::Renewed, NO, NO, NO]);
+    assert_eq!(take(t, &other).await.1, "b");
 }
 
 async fn waiter_is_notified_of_elements(t: &Bench) {
@@ -192,7 +153,7 @@ async fn waiter_is_notified_of_elements(t: &Bench) {
     t.received(&subscribed, 1).await;
     push(t, &claim, &["a"]).await;
     t.received(&freed(&claim), 1).await;
-    taken(t, &claim).await;
+    take(t, &claim).await;
     end(t, &claim, Ending::Back).await;
     t.received(&freed(&claim), 2).await;
     t.other.unlisten(&claim.object);

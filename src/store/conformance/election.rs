@@ -84,27 +84,15 @@ async fn renewal_keeps_the_record(t: &Bench) {
         let term = t.lead(claim).await;
         t.proclaim(claim, term, "here").await;
     }
-    let renewals = leaders.clone().map(|claim| Renewal {
-        object: claim.object,
-        owner: claim.owner,
-        share: claim.share,
-        ttl: Some(TTL),
-    });
-    for renewal in &renewals {
-        let one = std::slice::from_ref(renewal);
-        assert_eq!(t.one.renew(one).await.unwrap(), [Outcome::Renewed]);
+    for claim in &leaders {
+        let renewed = t.one.renew(&[renewal(claim, Some(TTL))]).await.unwrap();
+        assert_eq!(renewed, [Outcome::Renewed]);
     }
     sleep(2 * short).await;
     for claim in &leaders {
         assert_eq!(t.led_by(claim).await, Some((claim.owner.clone(), Some("here".into()))));
         t.broadcast(claim).await;
-        let look = Renewal {
-            object: claim.object.clone(),
-            owner: claim.owner.clone(),
-            share: claim.share,
-            ttl: None,
-        };
-        assert_eq!(t.one.renew(&[look]).await.unwrap(), [Outcome::NotOurs]);
+        assert_eq!(t.one.renew(&[renewal(claim, None)]).await.unwrap(), [Outcome::NotOurs]);
     }
 }
 

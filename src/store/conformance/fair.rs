@@ -168,13 +168,8 @@ async fn holder_of_a_fair_lock_works_like_that_of_a_plain_lock(t: &Bench) {
     let [held, waiter] = t.in_order("kept").await;
     assert_eq!(t.one.recount(&held, 2, None).await.unwrap(), Outcome::Renewed);
     assert_eq!(t.one.held_by(&held.object, &held.owner).await.unwrap(), 2);
-    let renewal = |claim: &Claim| Renewal {
-        object: claim.object.clone(),
-        owner: claim.owner.clone(),
-        share: claim.share,
-        ttl: Some(Duration::from_secs(20)),
-    };
-    let renewed = t.one.renew(&[renewal(&held), renewal(&waiter)]).await.unwrap();
+    let renewals = [&held, &waiter].map(|claim| renewal(claim, Some(Duration::from_secs(20))));
+    let renewed = t.one.renew(&renewals).await.unwrap();
     assert_eq!(renewed, [Outcome::Renewed, Outcome::NotOurs]);
     let holder = t.other.holder(&held.object).await.unwrap().unwrap();
     assert_eq!((holder.owner(), holder.count()), (&held.owner, 2));

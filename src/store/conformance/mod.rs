@@ -65,6 +65,12 @@ fn ask_event(claim: &Claim, after: Duration) -> Event {
     Event::Ask { object: claim.object.clone(), after }
 }
 
+/// The renewal of the hold of `claim`. Without a `ttl`, it only checks the hold.
+fn renewal(claim: &Claim, ttl: Option<Duration>) -> Renewal {
+    let Claim { object, owner, share, .. } = claim.clone();
+    Renewal { object, owner, share, ttl }
+}
+
 const NOW: Duration = Duration::ZERO;
 
 impl Bench {
@@ -315,14 +321,9 @@ async fn renewal_extends_only_current_holds(t: &Bench) {
     let held = t.claim_for("renewed", Duration::from_secs(3));
     let gone = t.claim("renewed-gone");
     t.grant(&held).await;
-    let renewal = |claim: &Claim| Renewal {
-        object: claim.object.clone(),
-        owner: claim.owner.clone(),
-        share: claim.share,
-        ttl: Some(Duration::from_secs(10)),
-    };
-    let foreign = Renewal { owner: gone.owner.clone(), ..renewal(&held) };
-    let outcomes = t.one.renew(&[renewal(&gone), renewal(&held), foreign]).await.unwrap();
+    let [late, kept] = [&gone, &held].map(|claim| renewal(claim, Some(Duration::from_secs(10))));
+    let foreign = Renewal { owner: gone.owner.clone(), ..kept.clone() };
+    let outcomes = t.one.renew(&[late, kept, foreign]).await.unwrap();
     assert_eq!(outcomes, [Outcome::NotOurs, Outcome::Renewed, Outcome::NotOurs]);
 
     let remaining = t.one.holder(&held.object).await.unwrap().unwrap().remaining().unwrap();
@@ -334,9 +335,7 @@ async fn renewal_extends_only_current_holds(t: &Bench) {
 async fn check_does_not_extend_the_lease(t: &Bench) {
     let claim = t.claim_for("looked-at", Duration::from_secs(5));
     t.grant(&claim).await;
-    let Claim { object, owner, share, .. } = claim.clone();
-    let look = Renewal { object, owner, share, ttl: None };
-    assert_eq!(t.one.renew(&[look]).await.unwrap(), [Outcome::Renewed]);
+    assert_eq!(t.one.renew(&[renewal(&claim, None)]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&claim, 2, None).await.unwrap(), Outcome::Renewed);
     let remaining = t.one.holder(&claim.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(remaining <= claim.ttl, "{remaining:?}");

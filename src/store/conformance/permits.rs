@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Bench, freed};
+use super::{Bench, freed, renewal};
 use crate::{
     domain::{
         Claim, Counts, Failure, Kind, Object, Outcome, PermitId, ReleaseMode, ReleaseReply,
-        RemoteWaiters, Renewal, Share, Taken, Verdict, permits_of,
+        RemoteWaiters, Share, Taken, Verdict, permits_of,
     },
     store::{
         Event, SubscriptionLevel,
@@ -72,11 +72,6 @@ async fn release(t: &Bench, claim: &Claim) -> bool {
 
 fn first(claim: &Claim) -> PermitId {
     permits_of(&claim.owner, claim.share).next().unwrap()
-}
-
-fn renewal(claim: &Claim, ttl: Option<Duration>) -> Renewal {
-    let Claim { object, owner, share, .. } = claim.clone();
-    Renewal { object, owner, share, ttl }
 }
 
 async fn permits_are_granted_while_enough_are_free(t: &Bench) {

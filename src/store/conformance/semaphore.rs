@@ -144,11 +144,8 @@ async fn drain_removes_free_permits_and_no_negative_ones(t: &Bench) {
 async fn lookup_returns_the_owners_of_permits(t: &Bench) {
     let (has, none) = (t.semaphore("looked", 1).await, t.permits("looked", 1));
     t.grant(&has).await;
-    let look = |claim: &Claim| {
-        let Claim { object, owner, share, .. } = claim.clone();
-        Renewal { object, owner, share, ttl: None }
-    };
-    let outcomes = t.one.renew(&[look(&none), look(&has)]).await.unwrap();
+    let looks = [&none, &has].map(|claim| renewal(claim, None));
+    let outcomes = t.one.renew(&looks).await.unwrap();
     assert_eq!(outcomes, [Outcome::NotOurs, Outcome::Renewed]);
 }
 

@@ -153,7 +153,7 @@ impl RedisStore {
         self.ask(request.read(replies::number_there)).await
     }
 
-    /// Parses the reply to a request for permits that are not free: `{pttl}`.
+    /// Parses the reply to a request for permits or an element, if none is free: `{pttl}`.
     pub(super) fn busy(&self, reply: &Value, name: &Name) -> Reply<Verdict> {
         const UNSET: i64 = -2;
         let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };

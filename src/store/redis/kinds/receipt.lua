@@ -1,4 +1,4 @@
--- receipt: recognizes repeated requests. Precedes the scripts that change a number.
+-- receipt: recognizes repeated requests. Precedes scripts that change a number or end a claim.
 --
 --   0, 1, 2, …   the reply to the first request
 --

@@ -2835,8 +2835,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "expired claims go back in the opposite order",
             edits: &[Edit {
                 file: "src/store/redis/kinds/queue/acquire.lua",
-                from: "taken_at(one) > taken_at(other)",
-                to: "taken_at(one) < taken_at(other)",
+                from: "string.sub(one, 1, 16) > string.sub(other, 1, 16)",
+                to: "string.sub(one, 1, 16) < string.sub(other, 1, 16)",
             }],
         },
     ),
@@ -2857,7 +2857,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the end of a claim removes an element that was not read",
             edits: &[Edit {
                 file: "src/store/redis/kinds/queue/release.lua",
-                from: "local ours = ARGV[2] == 'back' or taken_at(claim) == ARGV[3]",
+                from: "local ours = ARGV[2] == 'back' or string.sub(claim, 1, 16) == ARGV[3]",
                 to: "local ours = true",
             }],
         },
@@ -2890,7 +2890,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the element of an expired claim is lost",
             edits: &[Edit {
                 file: "src/store/redis/kinds/queue/acquire.lua",
-                from: "        redis.call('LPUSH', KEYS[1], element_of(claim))\n",
+                from: "        redis.call('LPUSH', KEYS[1], string.sub(claim, 18))\n",
                 to: "",
             }],
         },
@@ -2900,14 +2900,14 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "claims are not renewed",
             edits: &[Edit {
-                file: "src/store/redis/kinds/queue/renew.lua",
-                from: "if held and lease ~= '0' then",
+                file: "src/store/redis/kinds/permits/renew.lua",
+                from: "if ours == 1 and lease ~= '0' then",
                 to: "if false then",
             }],
         },
     ),
     (
-        Finder::SimulationFrom("run_objects", 1169),
+        Finder::SimulationFrom("run_objects", 1355),
         Defect {
             says: "a lost claim removes its element",
             edits: &[Edit {
@@ -2934,8 +2934,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a replicated claim waits for no replica",
             edits: &[Edit {
                 file: "src/primitives/queue.rs",
-                from: "        self.settings.request_share(&self.object, Share::Element(Ending::Back))\n",
-                to: "        let settings = Settings { replicas: None, ..self.settings.clone() };\n        settings.request_share(&self.object, Share::Element(Ending::Back))\n",
+                from: "lock: self.lock.with(change)",
+                to: "lock: self.lock.with(change).with(|settings| settings.replicas = None)",
             }],
         },
     ),

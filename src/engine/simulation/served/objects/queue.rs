@@ -21,9 +21,6 @@ const CLAIMS: &str = "leasehold_queue__claims:{jobs}";
 const CLAIMANTS: &str = "leasehold_queue__claimants:{jobs}";
 pub(super) const KEYS: [&str; 3] = [QUEUE, CLAIMS, CLAIMANTS];
 
-/// The number of bytes before the element in a claim.
-const TIME: usize = 17;
-
 /// Returns the name of the queue.
 pub(in crate::engine::simulation::served) fn name() -> Name {
     Name::new(QUEUE).unwrap()
@@ -33,7 +30,8 @@ pub(in crate::engine::simulation::served) fn name() -> Name {
 pub(in crate::engine::simulation::served) fn state(server: &Twin) -> (Option<Places>, i64) {
     let waiting = server.list(QUEUE).unwrap_or_default();
     let claims = server.hash(CLAIMS).unwrap_or_default();
-    let claimed = claims.into_iter().map(|(owner, claim)| (claim[TIME..].to_owned(), owner));
+    let element = |claim: String| claim.split_once(':').unwrap().1.to_owned();
+    let claimed = claims.into_iter().map(|(owner, claim)| (element(claim), owner));
     let places = waiting.into_iter().map(|it| (it, String::new())).chain(claimed).collect();
     let first = server.zset(CLAIMANTS).and_then(|claimants| Some(claimants.first()?.1));
     let ends = |millis: f64| i64::try_from(Duration::from_secs_f64(millis / 1e3).as_millis());
@@ -71,7 +69,8 @@ impl Worker {
         self.book.note(|known| known.jobs.is_pushed(&element, false));
         let pushed = jobs.push(&element).await;
         self.log(|| format!("pushes {element}: {pushed:?}"));
-        let is_there = pushed.is_ok() && self.book.remembers(since, || self.book.has(&element));
+        let is_sure = self.book.is_sure(false, since);
+        let is_there = pushed.is_ok() && (is_sure || self.book.has(&element));
         self.book.note(|known| known.jobs.is_pushed(&element, is_there));
     }
 
@@ -85,11 +84,11 @@ impl Worker {
                 let patience = self.up_to(if hurry == 2 { 50 } else { 60_000 });
                 let done = timeout(patience, claim.done()).await;
                 self.log(|| format!("{element} is done: {done:?}"));
+                let sure = self.book.is_sure(false, since);
                 if let Ok(Ok(release)) = done
-                    && self.book.remembers(since, || !self.book.has(&element))
+                    && (sure || !self.book.has(&element))
                 {
-                    let (done, sure) =
-                        (release == Release::Released, self.book.is_sure(false, since));
+                    let done = release == Release::Released;
                     self.book.checks(|known| known.jobs.is_done(&element, done, sure));
                 }
             }
@@ -98,15 +97,10 @@ impl Worker {
 }
 
 impl Book {
-    /// Whether no failover has forgotten what a server did after `since`.
+    /// Whether no failover has forgotten what a server did after `since`. If one may have, look at
+    /// the data of the servers.
     fn is_sure(&self, acknowledged: bool, since: Instant) -> bool {
         self.judge.is_sure(&name(), acknowledged, since)
-    }
-
-    /// Whether the servers still know what one of them did after `since`. If a failover may have
-    /// forgotten it, `known` looks at their data.
-    fn remembers(&self, since: Instant, known: impl FnOnce() -> bool) -> bool {
-        self.is_sure(false, since) || known()
     }
 
     /// Whether a primary has the element. While the slot moves, any of them may have it.
@@ -128,9 +122,8 @@ impl Book {
         after: &Places,
         repeats: bool,
     ) {
-        let rule = self.note(|known| known.jobs.forgets(before, after, repeats));
         let sure = self.is_sure(true, Instant::now());
-        rule.filter(|_| sure).into_iter().for_each(|rule| self.breaks(rule));
+        self.checks(|known| known.jobs.forgets(before, after, repeats).filter(|_| sure));
     }
 }
 

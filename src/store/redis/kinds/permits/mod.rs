@@ -27,7 +27,8 @@ static CHANGE: LazyLock<Script> = script!("../receipt", "prelude", "change");
 static COUNT: LazyLock<Script> = script!("prelude", "count");
 static LEASE: LazyLock<Script> = script!("prelude", "lease");
 static RELEASE: LazyLock<Script> = script!("prelude", "release");
-static RENEW: LazyLock<Script> = script!("prelude", "renew");
+/// Also renews the claims of a queue.
+pub(super) static RENEW: LazyLock<Script> = script!("prelude", "renew");
 static TOUCH: LazyLock<Script> = script!("touch");
 
 pub(in crate::store::redis) struct Permits;
@@ -68,8 +69,9 @@ impl InRedis for Permits {
         let held: Vec<String> = renewals.iter().map(|it| keys::leases(&it.object.name)).collect();
         let mut request = Request::script(&RENEW, &held, NOTHING).reporting_split(held.len() > 1);
         for Renewal { owner, share, ttl, .. } in renewals {
-            request.command.arg(ttl.map_or(0, millis)).arg(share.units());
+            request.command.arg(share.units());
             name_each(&mut request, owner, *share);
+            request.command.arg(ttl.map_or(0, millis));
         }
         store.ask(request.read(|reply| replies::outcomes(reply, held.len()))).await
     }

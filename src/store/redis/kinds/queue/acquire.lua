@@ -1,7 +1,9 @@
 -- queue/acquire: puts the elements of expired claims back into a queue, then claims its head.
 --
 --   KEYS[1]  queue      list of elements, as Redisson has it
---   KEYS[2]  claims     hash {owner: claim}
+--   KEYS[2]  claims     hash {owner: claim}. A claim is the text `TIME:ELEMENT`: when the element
+--                       was taken, in microseconds since 1970 on the server's clock, as sixteen
+--                       digits, and the bytes of the element
 --   KEYS[3]  claimants  zset {owner: milliseconds since 1970 when its lease ends}
 --   KEYS[4]  aside      list of elements that were set aside
 --   ARGV[1]  owner      unique to this acquisition
@@ -25,7 +27,8 @@
 --
 -- Time: TIME, ZRANGEBYSCORE, HGET, LINDEX, HSET, ZADD and LPOP.
 
-local now, micros = clock()
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local expired = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now))
 if #expired > 0 then
@@ -34,16 +37,16 @@ if #expired > 0 then
         claims[#claims + 1] = redis.call('HGET', KEYS[2], owner) or nil
     end
     table.sort(claims, function(one, other)
-        return taken_at(one) > taken_at(other)
+        return string.sub(one, 1, 16) > string.sub(other, 1, 16)
     end)
     for _, claim in ipairs(claims) do
-        redis.call('LPUSH', KEYS[1], element_of(claim))
+        redis.call('LPUSH', KEYS[1], string.sub(claim, 18))
     end
     for _, owner in ipairs(expired) do
         redis.call('HDEL', KEYS[2], owner)
         redis.call('ZREM', KEYS[3], owner)
     end
-    announce(ARGV[3])
+    redis.pcall('PUBLISH', ARGV[3], '0')
 end
 
 local claim = redis.call('HGET', KEYS[2], ARGV[1])
@@ -66,7 +69,7 @@ if #element > tonumber(ARGV[4]) then
     return redis.error_reply(string.format(text, #element))
 end
 
-claim = micros .. ':' .. element
+claim = string.format('%016.0f:', time[1] * 1000000 + time[2]) .. element
 redis.call('ZADD', KEYS[3], ends, ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[1], claim)
 local popped = redis.pcall('LPOP', KEYS[1])

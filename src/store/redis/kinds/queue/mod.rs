@@ -1,18 +1,15 @@
 //! The queue: a list that Redisson also uses, and claims. Each claim has an owner, an element and a
 //! lease.
 
-use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::sync::{Arc, LazyLock};
 
 use redis::Value;
 
-use super::{InRedis, Reply};
+use super::{InRedis, Reply, map, permits::RENEW};
 use crate::{
     domain::{
         Claim, Element, Ending, Failure, Name, Outcome, Owner, Place, ReleaseMode, ReleaseReply,
-        RemoteWaiters, Renewal, Share, Taken, Verdict,
+        RemoteWaiters, Renewal, Share, Verdict,
     },
     store::{
         MAX_VALUE_BYTES, RECEIPT_RESTS,
@@ -26,13 +23,9 @@ use crate::{
     },
 };
 
-static ACQUIRE: LazyLock<Script> = script!("prelude", "acquire");
+static ACQUIRE: LazyLock<Script> = script!("acquire");
 static PUSH: LazyLock<Script> = script!("../receipt", "push");
-static RELEASE: LazyLock<Script> = script!("prelude", "release");
-static RENEW: LazyLock<Script> = script!("prelude", "renew");
-
-/// The number of bytes before the element in a claim: sixteen digits of the time, and a colon.
-const TIME: usize = 17;
+static RELEASE: LazyLock<Script> = script!("../receipt", "release");
 
 pub(in crate::store::redis) struct Queue;
 
@@ -55,7 +48,7 @@ impl InRedis for Queue {
         let arguments =
             (claim.owner.as_str(), millis(claim.ttl), Self::channel(name), MAX_VALUE_BYTES);
         let request = Request::of(name, &ACQUIRE, &others, arguments);
-        let verdict = store.ask(request.read(|reply| verdict(reply, &claim.owner)));
+        let verdict = store.ask(request.read(|reply| verdict(store, reply, claim)));
         store.announced::<Self, _>(name, verdict).await
     }
 
@@ -66,9 +59,8 @@ impl InRedis for Queue {
             Share::Element(Ending::Aside { taken_at }) => ("aside", taken_at),
             _ => ("back", 0),
         };
-        let (claims, claimants) = (keys::claims(name), keys::claimants(name));
         let receipt = keys::receipt("queue", name, &claim.owner);
-        let others = [&*claims, &claimants, &receipt, &keys::aside(name)];
+        let others = [&*keys::claims(name), &keys::claimants(name), &receipt, &keys::aside(name)];
         let taken_at = format!("{taken_at:016}");
         let arguments = (owner, ending, taken_at, Self::channel(name), millis(RECEIPT_RESTS));
         let request = Request::of(name, &RELEASE, &others, arguments);
@@ -81,32 +73,26 @@ impl InRedis for Queue {
     async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         let keys: Vec<_> = renewals.iter().map(|it| keys::claimants(&it.object.name)).collect();
         let request = Request::script(&RENEW, &keys, NOTHING);
-        store.renew_by(request, renewals, Owner::as_str).await
+        store.renew_by(request, renewals, |owner| (1, owner.as_str())).await
     }
 }
 
 /// Reads the reply to an acquisition: `{owner, claim}` or `{pttl}`.
-fn verdict(reply: &Value, owner: &Owner) -> Result<Verdict, Failure> {
-    let unreadable = || replies::unreadable(reply);
-    let Value::Array(parts) = reply else { return Err(unreadable()) };
-    match &parts[..] {
-        [it, Value::BulkString(claim)] if replies::text(it) == Some(owner.as_str()) => {
-            let element = element(claim).ok_or_else(unreadable)?;
+fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+    match reply.as_sequence() {
+        Some([it, Value::BulkString(taken)]) if replies::text(it) == Some(claim.owner.as_str()) => {
+            let element = element(taken).ok_or_else(|| replies::unreadable(reply))?;
             Ok(Verdict::Granted { token: None, element: Some(Arc::new(element)) })
         }
-        [Value::Int(millis)] => {
-            let at_most = u64::try_from(*millis).ok().map(Duration::from_millis);
-            Ok(Verdict::Busy(Taken { at_most, ..Taken::UNKNOWN }))
-        }
-        _ => Err(unreadable()),
+        _ => store.busy(reply, claim.name()),
     }
 }
 
 /// Reads a claim: `TIME:ELEMENT`.
 pub(in crate::store::redis) fn element(claim: &[u8]) -> Option<Element> {
-    let (time, bytes) = claim.split_at_checked(TIME)?;
-    let digits = str::from_utf8(time).ok()?.strip_suffix(':')?;
-    Some(Element { taken_at: digits.parse().ok()?, bytes: bytes.to_vec() })
+    let mut parts = claim.splitn(2, |byte| *byte == b':');
+    let taken_at = str::from_utf8(parts.next()?).ok()?.parse().ok()?;
+    Some(Element { taken_at, bytes: parts.next()?.to_vec() })
 }
 
 /// Appends `elements`. Returns how many elements the queue has after this. A repeated request with
@@ -124,8 +110,7 @@ pub(crate) async fn push(
 
 /// Returns how many elements wait in the queue.
 pub(crate) async fn len(store: &RedisStore, name: &Name) -> Reply<u64> {
-    let request = Request::command("LLEN", name.as_str(), NOTHING).about(name);
-    store.ask(request.read(replies::number)).await.map(i64::unsigned_abs)
+    map::count(store, name, "LLEN").await
 }
 
 /// Returns how many elements all clients together have claimed.

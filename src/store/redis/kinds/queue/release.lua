@@ -1,7 +1,7 @@
 -- queue/release: ends a claim. Its element is done, is set aside, or goes back to the head.
 --
 --   KEYS[1]  queue      list of elements, as Redisson has it
---   KEYS[2]  claims     hash {owner: claim}
+--   KEYS[2]  claims     hash {owner: claim}, as queue/acquire writes it
 --   KEYS[3]  claimants  zset {owner: milliseconds since 1970 when its lease ends}
 --   KEYS[4]  receipt    of this release
 --   KEYS[5]  aside      list of elements that a codec could not read
@@ -18,29 +18,22 @@
 --
 -- Time: HGET, HDEL, ZREM and SET; LPUSH and PUBLISH, or RPUSH; GET for a repeated request.
 
-local function ended_before()
-    return redis.call('EXISTS', KEYS[4])
-end
-
 local claim = redis.call('HGET', KEYS[2], ARGV[1])
 if not claim then
-    return ended_before()
+    return answered(KEYS[4]) or 0
 end
 
-local ours = ARGV[2] == 'back' or taken_at(claim) == ARGV[3]
-local back = ARGV[2] == 'back' or not ours
-if back then
-    redis.call('LPUSH', KEYS[1], element_of(claim))
+local ours = ARGV[2] == 'back' or string.sub(claim, 1, 16) == ARGV[3]
+if ARGV[2] == 'back' or not ours then
+    redis.call('LPUSH', KEYS[1], string.sub(claim, 18))
+    redis.pcall('PUBLISH', ARGV[4], '0')
 elseif ARGV[2] == 'aside' then
-    redis.call('RPUSH', KEYS[5], element_of(claim))
+    redis.call('RPUSH', KEYS[5], string.sub(claim, 18))
 end
 redis.call('HDEL', KEYS[2], ARGV[1])
 redis.pcall('ZREM', KEYS[3], ARGV[1])
-if back then
-    announce(ARGV[4])
-end
 if not ours then
-    return ended_before()
+    return answered(KEYS[4]) or 0
 end
 redis.pcall('SET', KEYS[4], '1', 'PX', ARGV[5])
 return 1

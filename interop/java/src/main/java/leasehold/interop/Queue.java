@@ -19,9 +19,7 @@ final class Queue {
         RBlockingQueue<String> queue = redisson.getBlockingQueue(command.text("name"), StringCodec.INSTANCE);
         return switch (command.op().substring(OPS.length())) {
             case "offer" -> queue.offer(command.text("element"));
-            case "poll" -> command.has("wait_ms")
-                    ? queue.poll(command.number("wait_ms"), MILLISECONDS)
-                    : queue.poll();
+            case "poll" -> queue.poll(command.number("wait_ms"), MILLISECONDS);
             case "takeAll" -> takeAll(queue, command.number("wait_ms"));
             case "size" -> queue.size();
             default -> throw new IllegalArgumentException("unknown op `" + command.op() + "`");
@@ -31,9 +29,8 @@ final class Queue {
     /** Takes elements until none has come for {@code millis}. */
     private static List<String> takeAll(RBlockingQueue<String> queue, long millis) throws Exception {
         List<String> taken = new ArrayList<>();
-        for (String element = queue.poll(millis, MILLISECONDS); element != null; ) {
+        for (String element; (element = queue.poll(millis, MILLISECONDS)) != null; ) {
             taken.add(element);
-            element = queue.poll(millis, MILLISECONDS);
         }
         return taken;
     }
