@@ -145,7 +145,7 @@ fn threads_exclude_each_other_by_a_quorum_lock() {
     for server in &servers[..2] {
         eventually("it is free", secs(2), || server.command(&["EXISTS", "door"]).number() == 0);
     }
-    let late = QuorumThreads::connect(["redis://127.0.0.1:1", "redis://127.0.0.1:1"]);
+    let late = QuorumThreads::connect(["redis://127.0.0.1:1", "redis://127.0.0.1:2"]);
     assert!(matches!(late, Err(Error::Connect { permanent: false, .. })), "{late:?}");
 }
 

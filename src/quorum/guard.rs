@@ -22,6 +22,9 @@ use crate::{
 
 /// The guard of a [`QuorumLock`](super::QuorumLock). Dropping it releases the lock at all servers,
 /// in the background.
+///
+/// The hold needs the runtime on which it was acquired. If that runtime ends, the hold ends with
+/// its leases.
 #[doc = example!(
     "use leasehold::Release;",
     "assert_eq!(lock.acquire().await?.release().await?, Release::Released);")]

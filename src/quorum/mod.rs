@@ -10,7 +10,7 @@ mod guard;
 mod restorer;
 mod vote;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::{
     future::join_all,
@@ -47,7 +47,8 @@ use example;
 ///
 /// Use five servers on five machines, which do not replicate each other. With five servers, the
 /// lock still works if two of them are lost. With three or four servers, it still works if one is
-/// lost. With one server, it is a [`Lock`] that needs one more round trip.
+/// lost. With one server, it is a [`Lock`] that needs one more round trip. A server must not be a
+/// member of two different quorums.
 ///
 /// **Martin Kleppmann's objection holds**: a majority does not help if a holder is paused for
 /// longer than its lease, or if a clock jumps. A quorum lock has no fencing token. Use it only if a
@@ -73,7 +74,7 @@ impl QuorumClient {
     /// # Errors
     ///
     /// [`Error::Connect`] or [`Error::Url`] if the URL, the password or the certificate of a server
-    /// is wrong, or if no majority can be reached. [`Error::NoRuntime`] outside of a tokio runtime.
+    /// is wrong, if a URL occurs twice, or if no majority can be reached. [`Error::NoRuntime`] outside of a tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -89,6 +90,9 @@ impl QuorumClient {
     /// ```
     pub async fn connect(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
         let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
+        if urls.iter().collect::<BTreeSet<_>>().len() < urls.len() {
+            return Err(twice());
+        }
         let lazy = urls.iter().map(|url| Client::connect_lazy(url));
         let mut clients = lazy.collect::<Result<Vec<_>>>()?;
         let numbered = urls.iter().enumerate();
@@ -117,14 +121,19 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// [`Error::Url`] if there are no clients.
+    /// [`Error::Url`] if there are no clients, or if one client occurs twice.
     #[doc = example!(
         "use leasehold::{Client, QuorumClient};",
         "let quorum = QuorumClient::of([(); 3].map(|()| Client::in_memory()))?;",
         "assert!(QuorumClient::of([]).is_err());")]
     pub fn of(clients: impl IntoIterator<Item = Client>) -> Result<Self> {
         let clients: Vec<_> = clients.into_iter().collect();
-        if clients.is_empty() { Err(none()) } else { Ok(Self { clients }) }
+        let ids: BTreeSet<_> = clients.iter().map(Client::id).collect();
+        match clients.len() {
+            0 => Err(none()),
+            all if all > ids.len() => Err(twice()),
+            _ => Ok(Self { clients }),
+        }
     }
 
     /// Returns the client of each server, for example for a health check or a shutdown.
@@ -148,6 +157,10 @@ impl QuorumClient {
 
 fn none() -> Error {
     Error::Url("the list of servers is empty; list three or five servers".into())
+}
+
+fn twice() -> Error {
+    Error::Url("a server is listed twice; list each server of the quorum once".into())
 }
 
 /// A lock that a majority of independent servers grants: see [`QuorumClient`].
@@ -224,7 +237,9 @@ impl QuorumLock {
     pub async fn acquire_within(&self, timeout: Duration) -> Result<QuorumGuard> {
         checked_timeout(timeout)?;
         tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let (start, mut failure) = (Instant::now(), VoteFailure::default());
+        let too_few_votes = Some(format!("no vote ended within {timeout:?}"));
+        let mut failure = VoteFailure { too_few_votes, ..VoteFailure::default() };
+        let start = Instant::now();
         match tokio::time::timeout(timeout, self.wait(&mut failure)).await {
             Ok(acquired) => acquired,
             Err(_) => Err(failure.error(self.name(), start.elapsed())),
@@ -303,9 +318,8 @@ impl QuorumLock {
     /// Releases the lock at each server that replies, no matter which owner holds it. Returns at
     /// how many servers it was held.
     ///
-    /// The holder notices the release at each server by its next renewal there, and then requests
-    /// the lock at that server again. If no other client acquires the lock first, the holder may
-    /// keep it. So call this only if the holder is dead.
+    /// The holder notices the release at each server by its next renewal there. It reports the loss
+    /// when it has lost a majority, which may be after another client has acquired the lock.
     ///
     /// # Errors
     ///

@@ -4,21 +4,25 @@
 //! grants that arrive after the majority. If the hold at a server ends, the restorer requests the
 //! lock there again. So a server that was down, or has restarted without its data, gets the hold
 //! again.
+//!
+//! The restorer never requests the lock again at a server that kept its data but not the grant. A
+//! client released that grant by force, so another client may have held the lock since then.
 
 use std::{pin::Pin, slice, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::{runtime::Handle, sync::watch, time::sleep};
 
-use super::vote::{PendingVote, Vote, ask, majority, mark_new};
+use super::vote::{PendingVote, Vote, ask, has_kept_its_data, majority, mark_new};
 use crate::{
-    domain::{LostReason, Mutex, Name},
+    domain::{LostReason, Mutex, Name, spread},
     engine::timing::NEXT_TICK,
     primitives::{Lock, LockGuard},
     store::quorum::DataAge,
 };
 
-/// If a server has not granted the lock, the restorer asks it again after this pause.
+/// If a server has not granted the lock, the restorer asks it again after about this pause. The
+/// jitter prevents that another client always has the lock there at that moment.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The hold of a quorum lock, which its guard, its contexts and its restorer share.
@@ -30,10 +34,12 @@ pub(super) struct QuorumHold {
     over: watch::Sender<Option<LostReason>>,
 }
 
-/// An event for the restorer: a vote, or the end of the grant of the server with this number.
+/// An event for the restorer: a vote, the end of the grant of the server with this number, or the
+/// news that a client has released such a grant by force.
 pub(super) enum Event {
     Voted(Vote),
     Ended(usize, LostReason),
+    Taken,
 }
 
 pub(super) type NextEvent = Pin<Box<dyn Future<Output = Event> + Send>>;
@@ -104,14 +110,15 @@ impl QuorumHold {
         Some(Box::pin(async move { Event::Ended(number, lost.await) }))
     }
 
-    /// Removes the grant of a server, which has ended for this reason. Returns whether the
-    /// remaining grants are a majority.
+    /// Removes the grant of a server, which has ended for this reason. If the remaining grants are
+    /// no majority, ends the hold and releases these grants. Returns whether the hold remains.
     fn remove(&self, number: usize, reason: LostReason) -> bool {
         let mut grants = self.grants.lock();
-        let ended = grants[number].take();
+        let mut ended = vec![grants[number].take()];
         let is_held = grants.iter().flatten().count() >= self.need();
         if !is_held {
             self.end(reason);
+            ended.extend(grants.iter_mut().map(Option::take));
         }
         drop(grants);
         drop(ended);
@@ -144,13 +151,29 @@ impl QuorumHold {
         })
     }
 
+    /// Asks a server again that no longer has the grant. If the server has kept its data, returns
+    /// [`Event::Taken`] instead.
+    fn ask_again(&self, number: usize, reason: LostReason) -> Option<NextEvent> {
+        let (members, again) = (Arc::clone(&self.members), self.ask_after(Duration::ZERO, number)?);
+        Some(Box::pin(async move {
+            while reason == LostReason::NotOwned {
+                match has_kept_its_data(&members[number]).await {
+                    Some(true) => return Event::Taken,
+                    Some(false) => break,
+                    None => sleep(RETRY_PAUSE).await,
+                }
+            }
+            again.await
+        }))
+    }
+
     /// Asks a server after a pause. `None` for a fixed lease, because such a hold is neither
     /// renewed nor requested again.
     fn ask_after(&self, pause: Duration, number: usize) -> Option<NextEvent> {
         let (members, (ttl, is_renewed)) =
             (Arc::clone(&self.members), self.members[number].terms());
         let asking = async move {
-            sleep(pause.min(ttl / 3)).await;
+            sleep(spread(pause.min(ttl / 3))).await;
             ask(&members, number, None).await
         };
         is_renewed.then(|| self.voted(Box::pin(asking)))
@@ -163,9 +186,10 @@ pub(super) async fn restore(hold: Arc<QuorumHold>, mut events: FuturesUnordered<
         events.extend(match event {
             Event::Voted(vote) => hold.add(vote),
             Event::Ended(number, reason) if hold.remove(number, reason) => {
-                hold.ask_after(Duration::ZERO, number)
+                hold.ask_again(number, reason)
             }
             Event::Ended(..) => return,
+            Event::Taken => None,
         });
     }
 }

@@ -7,10 +7,13 @@ use futures_util::{
     future::join_all,
     stream::{FuturesUnordered, StreamExt},
 };
-use tokio::{runtime::Handle, time::timeout};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
 
 use crate::{
-    domain::Name,
+    domain::{LogThrottle, Name},
     error::{Error, Result},
     primitives::{Lock, LockGuard},
     store::quorum::{self, DataAge},
@@ -89,8 +92,22 @@ pub(super) fn ask(members: &Arc<[Lock]>, number: usize, granted: Option<LockGuar
         let silent = |_| {
             Err(Error::silent(lock.name().clone(), format!("no reply within {VOTE_TIMEOUT:?}")))
         };
-        (number, timeout(VOTE_TIMEOUT, vote(lock, granted)).await.unwrap_or_else(silent))
+        let vote = timeout(VOTE_TIMEOUT, vote(lock, granted)).await.unwrap_or_else(silent);
+        if let Err(error) = &vote
+            && !error.is_transient()
+        {
+            warn_rejected(lock.name(), number, error);
+        }
+        (number, vote)
     })
+}
+
+fn warn_rejected(name: &Name, number: usize, error: &Error) {
+    static REJECTED: LogThrottle = LogThrottle::new();
+    if let Some(times) = REJECTED.once_more(Instant::now()) {
+        tracing::warn!(target: "leasehold", lock = %name, server = number + 1, %error, times,
+            "quorum lock rejected by a server: it has no vote");
+    }
 }
 
 /// Acquires the lock at one server, and then asks for how long the server has had its data.
@@ -103,6 +120,12 @@ async fn vote(lock: &Lock, granted: Option<LockGuard>) -> Result<Reply> {
         None => lock.try_acquire().await?,
     };
     Ok(Reply { grant, data_age: data_age(lock, DataAge::Read).await?, lease: lock.terms().0 })
+}
+
+/// Returns whether the server has had its data for a lease. `None` if it does not reply in time.
+pub(super) async fn has_kept_its_data(lock: &Lock) -> Option<bool> {
+    let age = timeout(VOTE_TIMEOUT, data_age(lock, DataAge::Read)).await.ok()?.ok()?;
+    Some(age.is_some_and(|age| age >= lock.terms().0))
 }
 
 async fn data_age(lock: &Lock, request: DataAge) -> Result<Option<Duration>> {
@@ -119,12 +142,17 @@ pub(super) async fn mark_new(members: &[Lock], votes: &mut [Vote], request: Data
         // If the request fails, the server is also new in the next vote.
         if let (Ok(Ok(age)), Ok(reply)) = (age, vote) {
             reply.data_age = age;
+            if reply.is_young() {
+                tracing::warn!(target: "leasehold", lock = %members[*number].name(),
+                    server = *number + 1,
+                    "server of a quorum is new or lost its data: its vote counts after one lease");
+            }
         }
     }))
     .await;
 }
 
-/// Asks all servers at once, and returns as soon as the result is certain.
+/// Asks all servers at once, and returns as soon as the result and its reason are certain.
 ///
 /// # Errors
 ///
@@ -157,11 +185,13 @@ pub(super) async fn take_vote(
     }
 }
 
-/// Returns whether the vote is not won yet, but the `late` missing votes can still lead to a
-/// majority, or to new servers only.
+/// Returns whether the `late` missing votes can still lead to a majority or to new servers only, or
+/// decide whether too few servers have a vote.
 fn is_open(votes: &[Vote], late: usize, need: usize) -> bool {
     let count = count(votes);
-    count < need && (count + late >= need || votes.iter().all(is_new))
+    let able = votes.iter().filter(|(_, it)| it.as_ref().is_ok_and(|it| !it.is_young())).count();
+    let may_have_too_few = able < need && able + late >= need;
+    count < need && (count + late >= need || votes.iter().all(is_new) || may_have_too_few)
 }
 
 fn count(votes: &[Vote]) -> usize {
@@ -176,6 +206,7 @@ fn is_new((_, vote): &Vote) -> bool {
 fn failure_of(mut votes: Vec<Vote>, servers: usize) -> Result<VoteFailure> {
     votes.sort_by_key(|(number, _)| *number);
     let (mut failure, mut young, mut errors) = (VoteFailure::default(), 0, vec![]);
+    let mut silent = String::new();
     for (number, vote) in votes {
         match vote {
             Ok(Reply { grant: None, .. }) => failure.busy_at = failure.busy_at.or(Some(number)),
@@ -184,7 +215,10 @@ fn failure_of(mut votes: Vec<Vote>, servers: usize) -> Result<VoteFailure> {
                 failure.divided = true;
                 young += usize::from(reply.is_young());
             }
-            Err(error) => errors.push(error),
+            Err(error) => {
+                silent += &format!("; server {}: {error}", number + 1);
+                errors.push(error);
+            }
         }
     }
     let permanent = errors.iter().filter(|error| !error.is_transient()).count();
@@ -203,8 +237,7 @@ fn failure_of(mut votes: Vec<Vote>, servers: usize) -> Result<VoteFailure> {
                  votes do not count"
             );
         }
-        reason += &errors.first().map(|error| format!("; {error}")).unwrap_or_default();
-        failure.too_few_votes = Some(reason);
+        failure.too_few_votes = Some(reason + &silent);
     }
     Ok(failure)
 }

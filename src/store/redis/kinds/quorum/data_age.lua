@@ -15,6 +15,10 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local since = tonumber(redis.call('GET', KEYS[1]) or nil)
+-- The clock was set back, so the stored time says nothing.
+if since and since > now then
+    since = nil
+end
 
 if ARGV[1] == 'trust' then
     since = 0
@@ -23,5 +27,4 @@ elseif ARGV[1] == 'note' and not since then
     since = now
     redis.call('SET', KEYS[1], string.format('%.0f', now))
 end
--- If the clock was set back, `now - since` is negative.
-return since and math.max(now - since, 0) or -1
+return since and now - since or -1
