@@ -270,7 +270,7 @@ pub(crate) struct Renewal {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Outcome {
     /// The store has no such hold.
-    NotOurs,
+    NotOwned,
     Renewed,
     /// The store did not reply. The hold may still exist.
     Unknown,

@@ -142,8 +142,8 @@ impl Watch {
 
     /// Notes that the user can use the owner of this hold in other requests, so the grant must not
     /// be handed off.
-    pub(crate) fn note_more(&self) {
-        self.hold.note_more();
+    pub(crate) fn forbid_handoff(&self) {
+        self.hold.forbid_handoff();
     }
 
     /// Returns the claimed element of a queue.

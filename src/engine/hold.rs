@@ -76,8 +76,8 @@ struct State {
     /// Where the claimed element goes at the end of the hold, if it does not go back to its queue.
     ending: Option<Ending>,
     /// Whether the store no longer has the hold, as far as this client knows.
-    has_left: bool,
-    /// Notified when `over` or `has_left` is set. Exists only if a task waits for this.
+    is_released_in_store: bool,
+    /// Notified when `over` or `is_released_in_store` is set. Exists only if a task waits for this.
     watchers: Option<Arc<Notify>>,
 }
 
@@ -95,7 +95,7 @@ impl Hold {
             replication,
             over: None,
             ending: None,
-            has_left: false,
+            is_released_in_store: false,
             watchers: None,
         };
         Self {
@@ -363,7 +363,7 @@ impl Hold {
 
     /// Notes that the grant must not be handed off, because its owner may be in use for more than
     /// this hold.
-    pub(super) fn note_more(&self) {
+    pub(super) fn forbid_handoff(&self) {
         self.state.lock().more += 1;
     }
 
@@ -371,19 +371,19 @@ impl Hold {
     /// this hold. The grant is not handed off.
     pub(super) fn note_read_under_write(&self) {
         self.read_under_write.store(true, Ordering::Release);
-        self.note_more();
+        self.forbid_handoff();
     }
 
     /// Whether the hold counts as present until the store has replied to its release. After a write
     /// hold, tasks may share the read hold of the writer only after this reply. Before this reply,
     /// a guarded write may still reach the store.
-    pub(super) fn leaves_when_answered(&self) -> bool {
+    pub(super) fn ends_with_release_reply(&self) -> bool {
         self.object().traits().is_shared() || self.is_read_under_write()
     }
 
     /// Whether the lease of this write hold has ended, although a read hold may keep the lock in
     /// the store.
-    pub(super) fn outlives_itself(&self) -> bool {
+    pub(super) fn may_outlast_its_lease(&self) -> bool {
         let over = self.state.lock().over;
         let by_time = matches!(over, Some(LostReason::Expired | LostReason::MaxHold));
         self.is_read_under_write() && by_time
@@ -410,28 +410,29 @@ impl Hold {
 
     /// Whether the hold will end soon: its release is in flight, or a limit of sharing is reached.
     /// A waiter that comes at `now` and may not share the hold should wait for this end.
-    pub(super) fn is_about_to_leave(&self, now: Instant) -> bool {
+    pub(super) fn is_ending(&self, now: Instant) -> bool {
         let past = now.checked_duration_since(self.grant.budget.until.into());
         let just_past = past.is_some_and(|past| past < SHARING_PAST);
         let state = self.state.lock();
         let shared = state.more > 0 && (just_past || state.more >= self.grant.budget.turns);
-        !state.has_left && (state.over.is_some() || shared)
+        !state.is_released_in_store && (state.over.is_some() || shared)
     }
 
     /// Waits until the hold is released in the store. If it was shared, also waits for a short
     /// window, in which the waiters that it excluded may acquire. If a reader keeps the hold, stops
     /// after `SHARING_PAST`.
     pub(super) async fn leaves_a_window(&self) {
-        let left = timeout(SHARING_PAST, self.notified_of(|state| state.has_left)).await;
+        let left =
+            timeout(SHARING_PAST, self.notified_of(|state| state.is_released_in_store)).await;
         if left.is_ok() && self.state.lock().more > 0 {
             sleep(SHARING_RESTS).await;
         }
     }
 
     /// Notes that the store no longer has the hold, or will end it without a request.
-    pub(super) fn has_left(&self) {
+    pub(super) fn is_released_in_store(&self) {
         let mut state = self.state.lock();
-        state.has_left = true;
+        state.is_released_in_store = true;
         let watchers = state.watchers.take();
         drop(state);
         watchers.iter().for_each(|watchers| watchers.notify_waiters());

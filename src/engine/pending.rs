@@ -59,7 +59,7 @@ impl PendingRelease {
             mode,
             until: hold.pending_until(now),
             looks: unsure.then_some(0),
-            hold: hold.leaves_when_answered().then(|| Arc::clone(hold)),
+            hold: hold.ends_with_release_reply().then(|| Arc::clone(hold)),
             more: unsure,
         })
     }

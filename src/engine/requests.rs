@@ -173,7 +173,7 @@ impl Engine {
         let outcomes = self.ask(&name, |store| store.renew(&renewals)).await?;
         match outcomes.as_slice() {
             [Outcome::Renewed] => Ok(true),
-            [Outcome::NotOurs] => Ok(false),
+            [Outcome::NotOwned] => Ok(false),
             _ => Err(Error::silent(name, "the server sent fewer replies than requests".into())),
         }
     }

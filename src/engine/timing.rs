@@ -99,11 +99,11 @@ pub(super) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
 
 /// How long the owner of the request slot may do nothing although its request is due. The time
 /// counts from the first check that notices this. After it, the next task in line gets the slot.
-pub(super) const ASKER_RESTS: Duration = Duration::from_secs(1);
+pub(super) const REQUESTER_IDLE_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long the owner of the request slot may wait for a reply, which may be late. The time counts
 /// from the first check that finds the owner without a reply.
-pub(super) const ANSWER_RESTS: Duration = Duration::from_secs(5);
+pub(super) const REPLY_IDLE_LIMIT: Duration = Duration::from_secs(5);
 
 // Holding.
 

@@ -444,7 +444,7 @@ impl Guard<ExpirableSemaphore> {
         "assert_eq!(guard.ids()[0].to_string().len(), 32);")]
     #[must_use]
     pub fn ids(&self) -> Vec<PermitId> {
-        self.held.watch.note_more();
+        self.held.watch.forbid_handoff();
         let Claim { owner, share, .. } = self.held.watch.claim();
         permits_of(owner, *share).collect()
     }

@@ -246,7 +246,7 @@ pub(super) fn owner(watch: &Watch) -> &Owner {
     // The ids of permits are made from the owner, so the user may use them from now on. Permits
     // with known ids must not be handed off to another task.
     if claim.object.kind == Kind::Permits {
-        watch.note_more();
+        watch.forbid_handoff();
     }
     &claim.owner
 }

@@ -106,7 +106,7 @@ impl State {
         self.server.lock().clone()
     }
 
-    fn leads_to(&self, server: &str) {
+    fn set_command_server(&self, server: &str) {
         server.clone_into(&mut self.server.lock());
     }
 
@@ -165,7 +165,7 @@ impl Supervisor {
             return None;
         }
         state.note(None);
-        state.leads_to(&dialer.discovery().to_string());
+        state.set_command_server(&dialer.discovery().to_string());
         Some(Self {
             state: Arc::clone(state),
             dialer: Arc::clone(dialer),
@@ -190,7 +190,7 @@ impl Supervisor {
     async fn keep_up(mut self, first: Option<Dialled>) -> Infallible {
         let mut dialled = match first {
             Some(first) => {
-                self.state.leads_to(&first.address.to_string());
+                self.state.set_command_server(&first.address.to_string());
                 first
             }
             None => {
@@ -218,7 +218,7 @@ impl Supervisor {
     async fn run_connection(&self, Dialled { wire, driver, address, about }: Dialled) -> Ending {
         self.state.note(None);
         if self.watcher.leads() {
-            self.dialer.discovery().leads_to(&about);
+            self.dialer.discovery().set_command_server(&about);
         }
         self.watcher.connected(&about);
         self.state.connected(&about);
@@ -260,7 +260,7 @@ impl Supervisor {
         loop {
             match self.dialer.dial(&purpose(&self.watcher)).await {
                 Ok(dialled) => {
-                    self.state.leads_to(&dialled.address.to_string());
+                    self.state.set_command_server(&dialled.address.to_string());
                     self.back();
                     return dialled;
                 }
@@ -332,7 +332,7 @@ impl Supervisor {
             drop(live);
             self.state.reports.lock().begin(Instant::now());
             if self.watcher.leads() {
-                self.dialer.discovery().leads_nowhere();
+                self.dialer.discovery().clear_command_server();
             }
             self.watcher.down();
         }

@@ -72,7 +72,7 @@ pub(crate) struct PrimaryDiscovery {
     others: Mutex<Vec<String>>,
     /// Whether the last connection for other traffic reached another server than the connection for
     /// commands.
-    leads_elsewhere: AtomicBool,
+    reached_other_server: AtomicBool,
 }
 
 /// The server that commands go to.
@@ -123,7 +123,7 @@ impl PrimaryDiscovery {
             suspicions: Notify::new(),
             leader: Published::default(),
             others: Mutex::default(),
-            leads_elsewhere: AtomicBool::new(false),
+            reached_other_server: AtomicBool::new(false),
         }
     }
 
@@ -175,7 +175,7 @@ impl PrimaryDiscovery {
         let sentinels = self.sentinels.as_ref().map(Sentinels::hazards).unwrap_or_default();
         let others = self.others.lock().clone();
         let others = others.into_iter().map(|address| Hazard::OtherPrimary { address });
-        let elsewhere = self.leads_elsewhere.load(Ordering::Relaxed);
+        let elsewhere = self.reached_other_server.load(Ordering::Relaxed);
         let elsewhere = elsewhere.then_some(Hazard::ServerMismatch);
         sentinels.into_iter().chain(others).chain(elsewhere).collect()
     }
@@ -205,14 +205,14 @@ impl PrimaryDiscovery {
     }
 
     /// Notes that commands go to the server `met`.
-    pub(crate) fn leads_to(&self, met: &About) {
-        self.leads_elsewhere.store(false, Ordering::Relaxed);
+    pub(crate) fn set_command_server(&self, met: &About) {
+        self.reached_other_server.store(false, Ordering::Relaxed);
         self.leader.set(Leader { server: met.server.clone(), run_id: met.run_id.clone() });
     }
 
     /// Notes that the connection for commands is down. Until it is up again, any server counts as
     /// the right one, because another connection may be the first to reach the new primary.
-    pub(crate) fn leads_nowhere(&self) {
+    pub(crate) fn clear_command_server(&self) {
         let server = self.leader.read(|it| it.server.clone());
         self.leader.set(Leader { server, run_id: None });
     }
@@ -224,7 +224,7 @@ impl PrimaryDiscovery {
         let Some(own) = &met.run_id else { return pending().await };
         let until_moved = |leader: &Leader| leader.is_another(own);
         let from_the_start = self.leader.read(until_moved);
-        self.leads_elsewhere.store(from_the_start, Ordering::Relaxed);
+        self.reached_other_server.store(from_the_start, Ordering::Relaxed);
         if from_the_start {
             // The servers differ from the start. After a pause, the next connection may reach the
             // right one.

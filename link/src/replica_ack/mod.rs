@@ -24,7 +24,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use self::round::{Asker, LONGEST, Round};
+use self::round::{LONGEST, Requester, Round};
 use crate::{
     connection::{dial::Dialer, link::Link, watcher::Watcher},
     failure::Failure,
@@ -71,7 +71,7 @@ impl ReplicaAck {
         let (reply, mut answer) = oneshot::channel();
         let come_at = Instant::now();
         let until = come_at + within;
-        self.new_calls.add(Asker { evidence, importing, least, come_at, until, reply });
+        self.new_calls.add(Requester { evidence, importing, least, come_at, until, reply });
         let answered = match timeout_at(until, &mut answer).await {
             Ok(answered) => answered,
             Err(_) if !self.link.is_up() => return Err(self.link.failure()),
@@ -103,17 +103,17 @@ impl fmt::Debug for ReplicaAck {
 /// The waiting calls, for the task of the connection.
 #[derive(Default)]
 struct NewCalls {
-    askers: Mutex<Vec<Asker>>,
+    requesters: Mutex<Vec<Requester>>,
     notifier: Notify,
 }
 
 impl NewCalls {
-    fn add(&self, asker: Asker) {
-        let mut askers = self.askers.lock();
+    fn add(&self, requester: Requester) {
+        let mut requesters = self.requesters.lock();
         // Without a connection no task takes the calls, so cancelled ones are removed here.
-        askers.retain(|asker| !asker.reply.is_closed());
-        askers.push(asker);
-        drop(askers);
+        requesters.retain(|requester| !requester.reply.is_closed());
+        requesters.push(requester);
+        drop(requesters);
         self.notifier.notify_one();
     }
 
@@ -122,7 +122,7 @@ impl NewCalls {
     async fn serve(&self, wire: &Wire) -> Infallible {
         let mut round = Round::default();
         loop {
-            round.add(std::mem::take(&mut *self.askers.lock()));
+            round.add(std::mem::take(&mut *self.requesters.lock()));
             if round.is_over() {
                 self.notifier.notified().await;
                 continue;

@@ -18,7 +18,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(1);
 
 /// One waiting call.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct Requester {
     /// The write of the caller.
     pub(super) evidence: Evidence,
     /// Whether this server is importing the slot. If so, each command follows an `ASKING`.
@@ -31,7 +31,7 @@ pub(super) struct Asker {
     pub(super) reply: oneshot::Sender<Result<u32, Failure>>,
 }
 
-impl Asker {
+impl Requester {
     /// Returns the result to the caller, if it still waits.
     fn finish(self, answer: Result<u32, Failure>) {
         drop(self.reply.send(answer));
@@ -54,20 +54,20 @@ impl Asker {
 #[derive(Debug, Default)]
 pub(super) struct Round {
     /// Calls whose write was found, and that wait for replicas.
-    waiting: Vec<Asker>,
+    waiting: Vec<Requester>,
     /// Calls since the last batch.
-    new_calls: Vec<Asker>,
+    new_calls: Vec<Requester>,
 }
 
 impl Round {
-    pub(super) fn add(&mut self, new_calls: Vec<Asker>) {
+    pub(super) fn add(&mut self, new_calls: Vec<Requester>) {
         self.new_calls.extend(new_calls);
     }
 
     /// Returns whether no call waits.
     pub(super) fn is_over(&mut self) -> bool {
-        self.waiting.retain(|asker| !asker.reply.is_closed());
-        self.new_calls.retain(|asker| !asker.reply.is_closed());
+        self.waiting.retain(|requester| !requester.reply.is_closed());
+        self.new_calls.retain(|requester| !requester.reply.is_closed());
         self.waiting.is_empty() && self.new_calls.is_empty()
     }
 
@@ -75,9 +75,10 @@ impl Round {
     /// writes. The batch does not touch the writes of earlier calls again, because a slow replica
     /// would have to execute even more writes.
     pub(super) fn question(&self, now: Instant) -> Vec<Cmd> {
-        let touches = self.new_calls.iter().flat_map(|asker| asker.asks(&asker.evidence.touch));
+        let touches =
+            self.new_calls.iter().flat_map(|requester| requester.asks(&requester.evidence.touch));
         let all = self.waiting.iter().chain(&self.new_calls);
-        let looks = all.flat_map(|asker| asker.asks(&asker.evidence.look));
+        let looks = all.flat_map(|requester| requester.asks(&requester.evidence.look));
         touches.chain([self.wait(now)]).chain(looks).collect()
     }
 
@@ -86,9 +87,9 @@ impl Round {
     /// that slow replicas can reply within one `WAIT`.
     fn wait(&self, now: Instant) -> Cmd {
         let all = || self.waiting.iter().chain(&self.new_calls);
-        let most = all().map(|asker| asker.least).max().unwrap_or(1);
-        let waited = all().map(|asker| now.saturating_duration_since(asker.come_at)).max();
-        let left = all().map(|asker| asker.until.saturating_duration_since(now)).min();
+        let most = all().map(|requester| requester.least).max().unwrap_or(1);
+        let waited = all().map(|requester| now.saturating_duration_since(requester.come_at)).max();
+        let left = all().map(|requester| requester.until.saturating_duration_since(now)).min();
         let time = waited.unwrap_or_default().clamp(SHORTEST, LONGEST);
         // A `WAIT` with a timeout of 0 would never end.
         let time = millis(time.min(left.unwrap_or_default())).max(1);
@@ -100,14 +101,14 @@ impl Round {
         let mut replies = replies.into_iter();
         let (waiting, new_calls) =
             (std::mem::take(&mut self.waiting), std::mem::take(&mut self.new_calls));
-        let mut found = |asker: &Asker| is_there(&asker.reply(&mut replies));
+        let mut found = |requester: &Requester| is_there(&requester.reply(&mut replies));
         let touched: Vec<_> = new_calls.iter().map(&mut found).collect();
         let count = counted(&replies.next().unwrap_or(Value::Nil));
-        let before = waiting.into_iter().map(|asker| (asker, Ok(true)));
-        for (asker, touched) in before.chain(new_calls.into_iter().zip(touched)) {
-            let found = is_there(&asker.reply(&mut replies));
+        let before = waiting.into_iter().map(|requester| (requester, Ok(true)));
+        for (requester, touched) in before.chain(new_calls.into_iter().zip(touched)) {
+            let found = is_there(&requester.reply(&mut replies));
             let is_there = touched.and_then(|was_there| Ok(was_there && found?));
-            self.judge(asker, is_there, &count, now);
+            self.judge(requester, is_there, &count, now);
         }
     }
 
@@ -116,18 +117,18 @@ impl Round {
     /// time is over.
     fn judge(
         &mut self,
-        asker: Asker,
+        requester: Requester,
         is_there: Result<bool, Failure>,
         count: &Result<u32, Failure>,
         now: Instant,
     ) {
         match (is_there, count) {
-            (Ok(false), _) => asker.finish(Ok(0)),
-            (Ok(true), Ok(count)) if *count < asker.least && now < asker.until => {
-                self.waiting.push(asker);
+            (Ok(false), _) => requester.finish(Ok(0)),
+            (Ok(true), Ok(count)) if *count < requester.least && now < requester.until => {
+                self.waiting.push(requester);
             }
-            (Ok(true), count) => asker.finish(count.clone()),
-            (Err(failure), _) => asker.finish(Err(failure)),
+            (Ok(true), count) => requester.finish(count.clone()),
+            (Err(failure), _) => requester.finish(Err(failure)),
         }
     }
 }
@@ -178,17 +179,17 @@ mod tests {
 
     type Answer = oneshot::Receiver<Result<u32, Failure>>;
 
-    fn asker(least: u32, come_at: Instant) -> (Asker, Answer) {
+    fn requester(least: u32, come_at: Instant) -> (Requester, Answer) {
         let (reply, answer) = oneshot::channel();
         let evidence = Evidence { touch: cmd("TOUCH"), look: cmd("LOOK") };
         let until = come_at + SECOND;
-        (Asker { evidence, importing: false, least, come_at, until, reply }, answer)
+        (Requester { evidence, importing: false, least, come_at, until, reply }, answer)
     }
 
     /// Returns a round of these calls after their first replies.
-    fn asked(askers: Vec<Asker>, replies: &[i64], now: Instant) -> Round {
+    fn asked(requesters: Vec<Requester>, replies: &[i64], now: Instant) -> Round {
         let mut round = Round::default();
-        round.add(askers);
+        round.add(requesters);
         round.answered(numbers(replies), now);
         round
     }
@@ -211,8 +212,8 @@ mod tests {
     #[test]
     fn waiting_calls_share_one_request_with_separate_results() {
         let (now, mut round) = (Instant::now(), Round::default());
-        let (one, mut ones) = asker(1, now);
-        let (two, mut twos) = asker(2, now);
+        let (one, mut ones) = requester(1, now);
+        let (two, mut twos) = requester(2, now);
         round.add(vec![one, two]);
         let question = ["TOUCH", "TOUCH", "WAIT 2 200", "LOOK", "LOOK"];
         assert_eq!(words(&round.question(now)), question);
@@ -233,7 +234,7 @@ mod tests {
     fn missing_grant_is_not_acknowledged() {
         for replies in [[0, 2, 1], [0, 2, 0], [1, 2, 0]] {
             let now = Instant::now();
-            let (gone, mut answer) = asker(1, now);
+            let (gone, mut answer) = requester(1, now);
             assert!(asked(vec![gone], &replies, now).is_over());
             assert_eq!(answer.try_recv().unwrap().unwrap(), 0, "{replies:?}");
         }
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn grant_lost_during_the_round_is_not_acknowledged() {
         let now = Instant::now();
-        let (gone, mut answer) = asker(1, now);
+        let (gone, mut answer) = requester(1, now);
         let mut round = asked(vec![gone], &[1, 0, 1], now);
         assert!(!round.is_over());
         round.answered(numbers(&[1, 0]), now);
@@ -253,10 +254,10 @@ mod tests {
     #[test]
     fn asking_precedes_each_request_for_a_migrating_slot() {
         let now = Instant::now();
-        let (one, mut ones) = asker(1, now);
-        let (other, mut others) = asker(1, now);
+        let (one, mut ones) = requester(1, now);
+        let (other, mut others) = requester(1, now);
         let mut round = Round::default();
-        round.add(vec![Asker { importing: true, ..one }, other]);
+        round.add(vec![Requester { importing: true, ..one }, other]);
         let question = ["ASKING", "TOUCH", "TOUCH", "WAIT 1 200", "ASKING", "LOOK", "LOOK"];
         assert_eq!(words(&round.question(now)), question);
         let mut replies = numbers(&[0, 1, 1, 1, 0, 1]);
@@ -270,9 +271,9 @@ mod tests {
     #[test]
     fn later_call_is_not_acknowledged_by_the_current_round() {
         let now = Instant::now();
-        let (first, mut firsts) = asker(2, now);
+        let (first, mut firsts) = requester(2, now);
         let mut round = asked(vec![first], &[1, 1, 1], now);
-        let (next, mut nexts) = asker(1, now);
+        let (next, mut nexts) = requester(1, now);
         round.add(vec![next]);
         assert!(firsts.try_recv().is_err() && nexts.try_recv().is_err());
         assert_eq!(words(&round.question(now)), ["TOUCH", "WAIT 2 200", "LOOK", "LOOK"]);
@@ -283,7 +284,7 @@ mod tests {
     fn round_is_repeated_when_the_server_is_demoted_meanwhile() {
         for words in [&b"-UNBLOCKED force unblock\r\n"[..], b"-ERR WAIT cannot be used\r\n"] {
             let (now, mut round) = (Instant::now(), Round::default());
-            let (one, mut answer) = asker(1, now);
+            let (one, mut answer) = requester(1, now);
             round.add(vec![one]);
             let refused = redis::parse_redis_value(words).unwrap();
             round.answered(vec![Value::Int(1), refused, Value::Int(1)], now);
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn cancelled_call_is_not_sent() {
         let (now, mut round) = (Instant::now(), Round::default());
-        let (left, answer) = asker(1, now);
+        let (left, answer) = requester(1, now);
         round.add(vec![left]);
         drop(answer);
         assert!(round.is_over());

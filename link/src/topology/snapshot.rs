@@ -42,7 +42,7 @@ pub(super) struct TopologySnapshot<T: SubscriptionTable> {
     nodes: Vec<Found<T>>,
     slotless: SlotlessNodes<T>,
     /// When a node last confirmed the map, or `None` before the first map.
-    believed_at: Option<Instant>,
+    confirmed_at: Option<Instant>,
     /// The time of the last `MOVED`.
     moved_at: Option<Instant>,
     /// Why there is no map yet, if that is known.
@@ -55,7 +55,7 @@ impl<T: SubscriptionTable> Default for TopologySnapshot<T> {
             map: SlotMap::default(),
             nodes: Vec::new(),
             slotless: BTreeMap::new(),
-            believed_at: None,
+            confirmed_at: None,
             moved_at: None,
             obstacle: None,
         }
@@ -82,12 +82,12 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         self.nodes = map.masters().iter().zip(dialers).map(node).collect();
         self.slotless.retain(|at, (_, used)| known.contains_key(at) && now < *used + GUESTS_STAY);
         known.retain(|at, _| !self.slotless.contains_key(at));
-        (self.map, self.believed_at, self.moved_at) = (map, Some(now), None);
+        (self.map, self.confirmed_at, self.moved_at) = (map, Some(now), None);
         known
     }
 
     pub(super) fn has_map(&self) -> bool {
-        self.believed_at.is_some()
+        self.confirmed_at.is_some()
     }
 
     /// Notes why no node returned a map.
@@ -103,7 +103,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
     pub(super) fn is_newer_than(&self, map: &SlotMap, now: Instant) -> bool {
         let propagates = || self.moved_at.is_some_and(|at| now < at + PROPAGATION);
         match map.epoch.cmp(&self.map.epoch) {
-            Ordering::Less => self.believed_at.is_some_and(|at| now < at + REMEMBERED),
+            Ordering::Less => self.confirmed_at.is_some_and(|at| now < at + REMEMBERED),
             Ordering::Equal => self.map != *map && propagates(),
             Ordering::Greater => false,
         }
@@ -116,7 +116,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         }
         let is_known = self.has_map() && self.map == *map;
         if is_known {
-            self.believed_at = Some(now);
+            self.confirmed_at = Some(now);
         }
         is_known
     }

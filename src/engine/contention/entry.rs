@@ -19,7 +19,7 @@ use crate::{
         clock::Clock,
         grant::LeaseProfile,
         hold::Hold,
-        timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, HANDOFF_RESTS},
+        timing::{CONTENDED, HANDOFF_RESTS, REPLY_IDLE_LIMIT, REQUESTER_IDLE_LIMIT},
     },
 };
 
@@ -39,7 +39,7 @@ pub(super) enum SlotOwner {
     #[default]
     Nobody,
     /// The task with this ticket, which sends requests to the store.
-    Asker(u64),
+    Requester(u64),
     /// The hold of the grant with this number. While the hold lasts, no task sends requests.
     Hold(u64),
     /// A woken waiter that has not run yet.
@@ -79,7 +79,7 @@ pub(super) struct WaitState {
     /// Whether the client is subscribed to the releases of the name.
     pub(super) listens: bool,
     /// If the owner of the slot reads the inbox: the lease profile that it needs.
-    pub(super) asker: Option<LeaseProfile>,
+    pub(super) requester: Option<LeaseProfile>,
     /// The hand-off grant for the owner of the slot.
     pub(super) offered: Option<OfferedGrant>,
     /// Until when the owner of the slot sleeps if no notification comes. `None` while the owner
@@ -171,19 +171,19 @@ impl Entry {
 
     /// Whether the task with this ticket has the request slot and sends requests.
     pub(super) fn is_asked_by(&self, ticket: u64) -> bool {
-        matches!(self.slot, SlotOwner::Asker(asker) if asker == ticket)
+        matches!(self.slot, SlotOwner::Requester(requester) if requester == ticket)
     }
 
     /// Whether a waiter was woken, and the watchdog has not yet planned to check whether this
     /// waiter runs.
-    pub(super) fn is_called_unseen(&self) -> bool {
+    pub(super) fn is_woken_unchecked(&self) -> bool {
         let SlotOwner::Woken(called) = &self.slot else { return false };
         let due = self.wait_state.as_ref().and_then(|wait_state| wait_state.due);
         due.is_none_or(|due| due > called.at + HANDOFF_RESTS)
     }
 
     /// Whether the waiter with this ticket was woken for the request slot, and has not run yet.
-    pub(super) fn has_called(&self, ticket: u64) -> bool {
+    pub(super) fn has_woken(&self, ticket: u64) -> bool {
         matches!(&self.slot, SlotOwner::Woken(called) if called.ticket == ticket)
     }
 
@@ -198,8 +198,8 @@ impl Entry {
     pub(super) fn has_use_for(&self, profile: LeaseProfile) -> bool {
         match (&self.slot, &self.wait_state) {
             (SlotOwner::Woken(called), _) => called.handoff.is_none() && called.profile == profile,
-            (SlotOwner::Asker(_), Some(wait_state)) => {
-                wait_state.offered.is_none() && wait_state.asker == Some(profile)
+            (SlotOwner::Requester(_), Some(wait_state)) => {
+                wait_state.offered.is_none() && wait_state.requester == Some(profile)
             }
             _ => false,
         }
@@ -240,7 +240,7 @@ impl Entry {
 
     /// Gives the request slot to the next task in line that still exists. If that task can use
     /// `handoff`, it gets this grant, too. Otherwise the grant is released in the store.
-    pub(super) fn call_next(
+    pub(super) fn wake_next(
         &mut self,
         mut handoff: Option<HandoffGrant>,
         now: impl FnOnce() -> Instant,
@@ -259,7 +259,7 @@ impl Entry {
     }
 
     /// Passes the reply to all waiters with this ticket or an earlier one.
-    pub(super) fn answer_until(&mut self, ticket: u64) {
+    pub(super) fn share_reply_until(&mut self, ticket: u64) {
         let Some(wait_state) = &mut self.wait_state else { return };
         let after = wait_state.waiting.split_off(&(ticket + 1));
         for (_, waiter) in std::mem::replace(&mut wait_state.waiting, after) {
@@ -275,8 +275,8 @@ impl Entry {
         if let Some(again) = self.look_at_offer(now) {
             return Some(again);
         }
-        if matches!(self.slot, SlotOwner::Asker(_)) {
-            return self.look_at_asker(now);
+        if matches!(self.slot, SlotOwner::Requester(_)) {
+            return self.look_at_requester(now);
         }
         let others = self.next_wants().is_some();
         let SlotOwner::Woken(called) = &mut self.slot else { return None };
@@ -285,17 +285,17 @@ impl Entry {
         }
         if now >= called.at + HANDOFF_RESTS {
             let handoff = called.handoff.take();
-            self.call_next(handoff, || now);
+            self.wake_next(handoff, || now);
         }
         matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
     }
 
     /// Takes the request slot from a task that no longer sends requests, if another task waits.
     /// Returns when to check again.
-    fn look_at_asker(&mut self, now: Instant) -> Option<Instant> {
+    fn look_at_requester(&mut self, now: Instant) -> Option<Instant> {
         let wait_state =
             self.wait_state.as_mut().filter(|wait_state| !wait_state.waiting.is_empty())?;
-        if let Some(again) = wait_state.is_to_wait_for_asker(now) {
+        if let Some(again) = wait_state.is_to_wait_for_requester(now) {
             return Some(again);
         }
         // The old owner is woken to notice that it lost the slot. The next owner gets a new inbox,
@@ -303,7 +303,7 @@ impl Entry {
         let next = Arc::new(wait_state.inbox.another());
         std::mem::replace(&mut wait_state.inbox, next).ask_at(Instant::now());
         let offered = self.take_offered();
-        self.call_next(offered, || now);
+        self.wake_next(offered, || now);
         matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
     }
 
@@ -348,23 +348,23 @@ impl Entry {
 impl WaitState {
     /// Notes that the owner of the slot sleeps until this time, or, without a time, that it sends a
     /// request.
-    pub(super) fn asker_sleeps(&mut self, until: Option<Instant>) {
+    pub(super) fn requester_sleeps(&mut self, until: Option<Instant>) {
         (self.sleeps_until, self.idle_since) = (until, None);
     }
 
     /// Returns when to check the owner of the slot again, if it may still be active.
-    fn is_to_wait_for_asker(&mut self, now: Instant) -> Option<Instant> {
+    fn is_to_wait_for_requester(&mut self, now: Instant) -> Option<Instant> {
         let rests = match self.sleeps_until {
             Some(until) if now < until && !self.inbox.is_notified() => {
                 self.idle_since = None;
-                return Some(until.min(now + ASKER_RESTS));
+                return Some(until.min(now + REQUESTER_IDLE_LIMIT));
             }
-            Some(_) => ASKER_RESTS,
-            None => ANSWER_RESTS,
+            Some(_) => REQUESTER_IDLE_LIMIT,
+            None => REPLY_IDLE_LIMIT,
         };
         // The time counts from the first check that found the task idle, and not from its due time,
         // because the whole process may have been suspended.
         let late = *self.idle_since.get_or_insert(now) + rests;
-        (now < late).then(|| late.min(now + ASKER_RESTS))
+        (now < late).then(|| late.min(now + REQUESTER_IDLE_LIMIT))
     }
 }

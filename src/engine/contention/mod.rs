@@ -117,7 +117,7 @@ impl NameRegistry {
             entry.wait_state.iter_mut().for_each(|wait_state| wait_state.waiting.clear());
             drop(entry.take_offered());
             if matches!(entry.slot, SlotOwner::Woken(_)) {
-                entry.call_next(None, || now);
+                entry.wake_next(None, || now);
             }
         }
     }
@@ -183,7 +183,7 @@ impl NameRegistry {
     /// Returns the current hold of `object`, if it may no longer be shared and will end soon.
     pub(super) fn about_to_leave(&self, object: &Object) -> Option<Arc<Hold>> {
         let held = self.entries.lock().held(object)?;
-        held.is_about_to_leave(self.core.clock.now()).then_some(held)
+        held.is_ending(self.core.clock.now()).then_some(held)
     }
 
     /// Notes the holder of `object`, from the reply to the request that was sent at `asked_at`. If
@@ -233,7 +233,7 @@ impl NameRegistry {
     /// Notes that `hold` is over, so that waiters of this process may send requests.
     pub(crate) fn left(&self, hold: &Hold) {
         if hold.object().traits().is_shared() {
-            hold.has_left();
+            hold.is_released_in_store();
         }
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return };
@@ -245,7 +245,7 @@ impl NameRegistry {
             entry.held = Weak::new();
         }
         if entry.is_kept_by(hold.grant.id) {
-            entry.call_next(None, || self.core.clock.now());
+            entry.wake_next(None, || self.core.clock.now());
         }
         // Most names never have a waiter. Their entries are removed here.
         if entry.is_of_no_use() {
@@ -268,8 +268,8 @@ impl NameRegistry {
             return false;
         }
         entry.held = Weak::new();
-        entry.call_next(Some(HandoffGrant::new(hold, &self.core)), || now);
-        if entry.is_called_unseen() {
+        entry.wake_next(Some(HandoffGrant::new(hold, &self.core)), || now);
+        if entry.is_woken_unchecked() {
             entries.plan_check(hold.object(), &self.core);
         }
         true
@@ -419,14 +419,14 @@ impl NameRegistry {
             }
             Event::Freed { object, queue_notified } => {
                 entries.notify_followers(&object);
-                let inbox = entries.inbox_of_asker(&object);
+                let inbox = entries.inbox_of_requester(&object);
                 let asks = inbox.is_some_and(|inbox| inbox.freed(queue_notified));
                 if asks {
                     self.core.counters.woken();
                 }
             }
             Event::Ask { object, after } => {
-                if let Some(inbox) = entries.inbox_of_asker(&object) {
+                if let Some(inbox) = entries.inbox_of_requester(&object) {
                     self.core.counters.woken();
                     inbox.ask_at(Instant::now() + after);
                 }
@@ -502,8 +502,8 @@ impl Entries {
     }
 
     /// Returns the inbox of `object`, if a task has the request slot and so may read the inbox.
-    fn inbox_of_asker(&self, object: &Object) -> Option<&Inbox> {
-        let asked = matches!(self.of.get(object)?.slot, SlotOwner::Asker(_));
+    fn inbox_of_requester(&self, object: &Object) -> Option<&Inbox> {
+        let asked = matches!(self.of.get(object)?.slot, SlotOwner::Requester(_));
         self.inbox(object).filter(|_| asked)
     }
 

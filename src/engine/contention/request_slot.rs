@@ -14,7 +14,7 @@ use crate::{
     domain::{Object, WaiterRecord},
     engine::{
         clock::Stamp, core::Core, grant::LeaseProfile, hold::Hold, tasks::OnDrop,
-        timing::ASKER_RESTS,
+        timing::REQUESTER_IDLE_LIMIT,
     },
 };
 
@@ -109,7 +109,7 @@ impl NameRegistry {
         let fresh = entries.last_ticket;
         let Entries { of, left_alone, .. } = &mut *entries;
         let entry = of.entry(object.clone()).or_default();
-        let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
+        let is_ours = ticket.is_some_and(|ticket| entry.has_woken(ticket));
         if is_ours || matches!(entry.slot, SlotOwner::Nobody) {
             let position = position.unwrap_or(LinePosition { ticket: fresh, since: None });
             let mut slot = self.begin(object, entry, position, listens.then_some(profile));
@@ -126,12 +126,12 @@ impl NameRegistry {
         let ticket = ticket.unwrap_or(fresh);
         let (calls, called) = oneshot::channel();
         wait_state.waiting.insert(ticket, Waiter { calls, profile });
-        if entry.is_called_unseen() {
+        if entry.is_woken_unchecked() {
             // A task waits behind the woken waiter now, and the woken waiter may never run.
             entries.plan_check(object, &self.core);
-        } else if matches!(entry.slot, SlotOwner::Asker(_)) {
+        } else if matches!(entry.slot, SlotOwner::Requester(_)) {
             // The asking task may never be polled again.
-            entries.plan(object, self.core.clock.now() + ASKER_RESTS, &self.core);
+            entries.plan(object, self.core.clock.now() + REQUESTER_IDLE_LIMIT, &self.core);
         }
         Some(Err(LineEntry { ticket, called, listens_first }))
     }
@@ -144,17 +144,18 @@ impl NameRegistry {
         position: LinePosition,
         profile: Option<LeaseProfile>,
     ) -> RequestSlot {
-        let handoff = match std::mem::replace(&mut entry.slot, SlotOwner::Asker(position.ticket)) {
-            SlotOwner::Woken(called) => called.handoff,
-            SlotOwner::Nobody | SlotOwner::Asker(_) | SlotOwner::Hold(_) => None,
-        };
+        let handoff =
+            match std::mem::replace(&mut entry.slot, SlotOwner::Requester(position.ticket)) {
+                SlotOwner::Woken(called) => called.handoff,
+                SlotOwner::Nobody | SlotOwner::Requester(_) | SlotOwner::Hold(_) => None,
+            };
         let head_start = entry.head_start(&self.core.clock);
         let mut inbox = None;
         if let Some(wait_state) = &mut entry.wait_state {
             wait_state.quiet_since = None;
             wait_state.inbox.clear();
-            wait_state.asker = profile;
-            wait_state.asker_sleeps(None);
+            wait_state.requester = profile;
+            wait_state.requester_sleeps(None);
             inbox = wait_state.listens.then(|| Arc::clone(&wait_state.inbox));
         }
         RequestSlot {
@@ -185,10 +186,10 @@ impl Entries {
     /// does not use the request slot.
     fn pass_wakeup(&mut self, object: &Object, ticket: Option<u64>, core: &Core) {
         let (Some(ticket), Some(entry)) = (ticket, self.of.get_mut(object)) else { return };
-        if entry.has_called(ticket)
+        if entry.has_woken(ticket)
             && let SlotOwner::Woken(called) = std::mem::take(&mut entry.slot)
         {
-            entry.call_next(called.handoff, || core.clock.now());
+            entry.wake_next(called.handoff, || core.clock.now());
         }
         self.plan_check(object, core);
     }
@@ -204,7 +205,7 @@ impl RequestSlot {
             let is_ours = entry.is_asked_by(self.ticket());
             let wait_state = entry.wait_state();
             if is_ours {
-                wait_state.asker = Some(profile);
+                wait_state.requester = Some(profile);
             }
             let is_first = !std::mem::replace(&mut wait_state.listens, true);
             (Arc::clone(&wait_state.inbox), is_first)
@@ -223,7 +224,7 @@ impl RequestSlot {
     pub(crate) fn answer_those_before(&self) {
         let mut entries = self.contention.entries.lock();
         if let Some(entry) = entries.of.get_mut(&self.object) {
-            entry.answer_until(self.asked_after);
+            entry.share_reply_until(self.asked_after);
         }
     }
 
@@ -244,7 +245,7 @@ impl RequestSlot {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);
         let own = entry.filter(|entry| entry.is_asked_by(self.ticket()));
-        own.map(|entry| entry.wait_state().asker_sleeps(Some(until))).is_some()
+        own.map(|entry| entry.wait_state().requester_sleeps(Some(until))).is_some()
     }
 
     /// Notes that this task sends its next request. Returns whether the task still has the request
@@ -255,7 +256,7 @@ impl RequestSlot {
         let Some(entry) = entry.filter(|entry| entry.is_asked_by(self.ticket())) else {
             return false;
         };
-        entry.wait_state.iter_mut().for_each(|wait_state| wait_state.asker_sleeps(None));
+        entry.wait_state.iter_mut().for_each(|wait_state| wait_state.requester_sleeps(None));
         true
     }
 
@@ -276,7 +277,7 @@ impl Drop for RequestSlot {
         if entry.is_asked_by(self.position.ticket) {
             let now = || self.contention.core.clock.now();
             let offered = entry.take_offered();
-            entry.call_next(self.handoff.take().or(offered), now);
+            entry.wake_next(self.handoff.take().or(offered), now);
         }
         entries.plan_check(&self.object, &self.contention.core);
     }

@@ -19,7 +19,7 @@ use crate::{
     engine::{
         Engine,
         grant::{Grant, LeaseProfile, LocalHandoff, ReplicationStatus, Terms},
-        timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, IDLE_LIFETIME, LONG_HOLD},
+        timing::{CONTENDED, IDLE_LIFETIME, LONG_HOLD, REPLY_IDLE_LIMIT, REQUESTER_IDLE_LIMIT},
     },
 };
 

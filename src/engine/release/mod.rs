@@ -63,7 +63,7 @@ impl Engine {
         // Without a reply, the background task continues the release. A hold that counts as present
         // until the reply then leaves only with that reply.
         let leaves = OnDrop::new(|| {
-            if !hold.leaves_when_answered() {
+            if !hold.ends_with_release_reply() {
                 self.contention.left(hold);
             }
         });
@@ -137,7 +137,7 @@ impl Engine {
             hold.counts(Ended::Released, now);
         }
         self.core.pending.queue(PendingRelease::of(hold, hold.release_mode(now), now));
-        if !hold.leaves_when_answered() {
+        if !hold.ends_with_release_reply() {
             self.contention.left(hold);
         }
     }

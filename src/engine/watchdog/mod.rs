@@ -158,7 +158,7 @@ impl Watchdog {
     /// Lets waiters send requests after `hold` has ended. If the store may keep the hold for longer
     /// than its lease, queues its release.
     fn has_ended(&self, hold: &Arc<Hold>, now: Instant) {
-        if hold.outlives_itself() {
+        if hold.may_outlast_its_lease() {
             // Waiters may send requests when this release has a reply.
             self.core.pending.queue(PendingRelease::of(hold, ReleaseMode::HandOver, now));
         } else {
@@ -204,7 +204,7 @@ impl Watchdog {
         let mut gone = Vec::new();
         for (hold, outcome) in holds.iter().zip(&outcomes) {
             gone.extend(plan.schedule.answered(hold, *outcome, asked_at, now));
-            gone.extend((*outcome == Outcome::NotOurs).then(|| Arc::clone(hold)));
+            gone.extend((*outcome == Outcome::NotOwned).then(|| Arc::clone(hold)));
         }
         drop(plan);
         gone.iter().for_each(|hold| self.contention.disown(hold));

@@ -209,7 +209,7 @@ impl Schedule {
                 };
                 self.put_off(id, again.unwrap_or(due).min(due).min(hold.ends()));
             }
-            Outcome::NotOurs => {
+            Outcome::NotOwned => {
                 self.unwatch(id);
                 return Some(hold);
             }
@@ -408,7 +408,7 @@ mod tests {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.renewed_at(1_000);
-        t.answer(&hold, Outcome::NotOurs, 1_001);
+        t.answer(&hold, Outcome::NotOwned, 1_001);
         assert_eq!(t.schedule.len(), 0);
         assert_eq!(t.schedule.len(), 0);
     }

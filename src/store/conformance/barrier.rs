@@ -199,10 +199,10 @@ async fn member_inside_is_renewed_until_its_lease_ends(t: &Bench) {
     sleep(2 * short).await;
     assert_eq!(t.inside(name, 1).await, Some(1));
     assert_eq!(t.renews(&one, None).await, Outcome::Renewed);
-    assert_eq!(t.renews(&dead, Some(LONG)).await, Outcome::NotOurs);
+    assert_eq!(t.renews(&dead, Some(LONG)).await, Outcome::NotOwned);
     assert_eq!(t.enter(&dead, LONG).await, Err(0), "its lease is over");
     t.leaves(&one).await;
-    assert_eq!(t.renews(&one, Some(LONG)).await, Outcome::NotOurs);
+    assert_eq!(t.renews(&one, Some(LONG)).await, Outcome::NotOwned);
     assert_eq!(t.inside(name, 1).await, None);
 }
 

@@ -138,7 +138,7 @@ async fn renewed_claim_lasts(t: &Bench) {
         renewal(&other, Some(LONG)),
         renewal(&wants(t, "q-renewed-empty", LONG), Some(LONG)),
     ];
-    const NO: Outcome = Outcome::NotOurs;
+    const NO: Outcome = Outcome::NotOwned;
     let outcomes = t.one.renew(&renewals).await.unwrap();
     assert_eq!(outcomes, [Outcome::Renewed, Outcome::Renewed, NO, NO]);
     sleep(3 * SHORT).await;

@@ -92,7 +92,7 @@ async fn renewal_keeps_the_record(t: &Bench) {
     for claim in &leaders {
         assert_eq!(t.led_by(claim).await, Some((claim.owner.clone(), Some("here".into()))));
         t.broadcast(claim).await;
-        assert_eq!(t.one.renew(&[renewal(claim, None)]).await.unwrap(), [Outcome::NotOurs]);
+        assert_eq!(t.one.renew(&[renewal(claim, None)]).await.unwrap(), [Outcome::NotOwned]);
     }
 }
 

@@ -170,7 +170,7 @@ async fn holder_of_a_fair_lock_works_like_that_of_a_plain_lock(t: &Bench) {
     assert_eq!(t.one.held_by(&held.object, &held.owner).await.unwrap(), 2);
     let renewals = [&held, &waiter].map(|claim| renewal(claim, Some(Duration::from_secs(20))));
     let renewed = t.one.renew(&renewals).await.unwrap();
-    assert_eq!(renewed, [Outcome::Renewed, Outcome::NotOurs]);
+    assert_eq!(renewed, [Outcome::Renewed, Outcome::NotOwned]);
     let holder = t.other.holder(&held.object).await.unwrap().unwrap();
     assert_eq!((holder.owner(), holder.count()), (&held.owner, 2));
     assert!(holder.remaining().is_some_and(|left| left > Duration::from_secs(15)));

@@ -324,7 +324,7 @@ async fn renewal_extends_only_current_holds(t: &Bench) {
     let [late, kept] = [&gone, &held].map(|claim| renewal(claim, Some(Duration::from_secs(10))));
     let foreign = Renewal { owner: gone.owner.clone(), ..kept.clone() };
     let outcomes = t.one.renew(&[late, kept, foreign]).await.unwrap();
-    assert_eq!(outcomes, [Outcome::NotOurs, Outcome::Renewed, Outcome::NotOurs]);
+    assert_eq!(outcomes, [Outcome::NotOwned, Outcome::Renewed, Outcome::NotOwned]);
 
     let remaining = t.one.holder(&held.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(remaining > Duration::from_secs(5), "{remaining:?}");
@@ -344,7 +344,7 @@ async fn check_does_not_extend_the_lease(t: &Bench) {
 async fn only_the_holder_sets_the_hold_count(t: &Bench) {
     let claim = t.claim("counted");
     let ttl = Some(claim.ttl);
-    assert_eq!(t.one.recount(&claim, 2, ttl).await.unwrap(), Outcome::NotOurs);
+    assert_eq!(t.one.recount(&claim, 2, ttl).await.unwrap(), Outcome::NotOwned);
     assert_eq!(t.one.holder(&claim.object).await.unwrap(), None, "a count must not create");
 
     t.grant(&claim).await;
@@ -352,7 +352,7 @@ async fn only_the_holder_sets_the_hold_count(t: &Bench) {
         assert_eq!(t.one.recount(&claim, count, ttl).await.unwrap(), Outcome::Renewed);
         assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), count);
     }
-    assert_eq!(t.one.recount(&t.claim("counted"), 5, ttl).await.unwrap(), Outcome::NotOurs);
+    assert_eq!(t.one.recount(&t.claim("counted"), 5, ttl).await.unwrap(), Outcome::NotOwned);
     assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), 1);
 }
 

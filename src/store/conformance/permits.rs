@@ -148,7 +148,7 @@ async fn expired_permit_is_not_held_and_not_renewable(t: &Bench) {
     // Since the lease ended, no client has sent a request, so the store has not yet counted the
     // permit as free.
     for ttl in [None, Some(LONG)] {
-        assert_eq!(t.one.renew(&[renewal(&claim, ttl)]).await.unwrap(), [Outcome::NotOurs]);
+        assert_eq!(t.one.renew(&[renewal(&claim, ttl)]).await.unwrap(), [Outcome::NotOwned]);
     }
     assert!(!release(t, &claim).await, "nor given back, but it is free");
     assert_eq!(counts(t, &object).await, (1, 0));
@@ -167,7 +167,7 @@ async fn renewal_renews_each_hold_as_a_whole(t: &Bench) {
     }
     assert_eq!(change(t, &one, Change::Release(first(&claims[0]))).await, 1);
     let renewals = claims.each_ref().map(|claim| renewal(claim, Some(LONG)));
-    let [not_ours, renewed] = [Outcome::NotOurs, Outcome::Renewed];
+    let [not_ours, renewed] = [Outcome::NotOwned, Outcome::Renewed];
     let outcomes = t.one.renew(&renewals).await.unwrap();
     assert_eq!(outcomes, [not_ours, renewed, renewed, not_ours]);
     let left = permits::lease(&t.one, &other.name, first(&claims[1]), None).await.unwrap().unwrap();

@@ -103,7 +103,7 @@ async fn reader_has_its_own_lease(t: &Bench) {
     assert!(is_granted(t, &long).await && is_granted(t, &short).await);
     sleep(Duration::from_millis(80)).await;
     let renewal = renewal(&short);
-    assert_eq!(t.one.renew(&[renewal]).await.unwrap(), [Outcome::NotOurs]);
+    assert_eq!(t.one.renew(&[renewal]).await.unwrap(), [Outcome::NotOwned]);
     // After the release of the last living reader, the dead reader does not block the writer.
     assert_eq!(release(t, &long).await, FREED);
     assert!(is_granted(t, &next).await);
@@ -139,7 +139,7 @@ async fn renewal_renews_only_current_holds(t: &Bench) {
         assert!(is_granted(t, claim).await);
     }
     let outcomes = t.one.renew(&claims.each_ref().map(renewal)).await.unwrap();
-    assert_eq!(outcomes, [Outcome::Renewed, Outcome::Renewed, Outcome::NotOurs]);
+    assert_eq!(outcomes, [Outcome::Renewed, Outcome::Renewed, Outcome::NotOwned]);
     for claim in &claims {
         release(t, claim).await;
     }
@@ -148,7 +148,7 @@ async fn renewal_renews_only_current_holds(t: &Bench) {
         assert!(is_granted(t, claim).await);
     }
     let outcomes = t.one.renew(&claims.each_ref().map(renewal)).await.unwrap();
-    assert_eq!(outcomes, [Outcome::Renewed, Outcome::Renewed, Outcome::NotOurs]);
+    assert_eq!(outcomes, [Outcome::Renewed, Outcome::Renewed, Outcome::NotOwned]);
     for claim in &claims {
         release(t, claim).await;
     }
@@ -401,7 +401,7 @@ async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     t.received(&freed(&next), 1).await;
     t.other.unlisten(&next.object);
     assert!(!t.one.force_release(&writes.object).await.unwrap());
-    assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::NotOurs]);
+    assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::NotOwned]);
     assert_eq!(t.one.renew(&[renewal(&reads)]).await.unwrap(), [Outcome::Renewed]);
     assert!(!is_granted(t, &next).await && is_granted(t, &other).await);
     assert_eq!(release(t, &other).await, FREED);
@@ -420,7 +420,7 @@ async fn writer_continues_when_its_other_hold_is_revoked(t: &Bench) {
     assert!(t.other.force_release(&reads.object).await.unwrap());
     assert_eq!(t.other.holder(&reads.object).await.unwrap(), None);
     assert!(!t.other.force_release(&reads.object).await.unwrap());
-    assert_eq!(t.one.renew(&[renewal(&reads)]).await.unwrap(), [Outcome::NotOurs]);
+    assert_eq!(t.one.renew(&[renewal(&reads)]).await.unwrap(), [Outcome::NotOwned]);
     assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
     assert!(!is_granted(t, &next).await, "one writes yet");
     assert_eq!(release(t, &writes).await, FREED);
@@ -434,7 +434,7 @@ async fn writer_has_a_hold_count_and_reader_has_none(t: &Bench) {
     assert_eq!(t.one.recount(&writes, 3, None).await.unwrap(), Outcome::Renewed);
     assert_eq!(t.one.held_by(&writes.object, &writes.owner).await.unwrap(), 3);
     let other = writer(t, "rw-count");
-    assert_eq!(t.one.recount(&other, 2, None).await.unwrap(), Outcome::NotOurs);
+    assert_eq!(t.one.recount(&other, 2, None).await.unwrap(), Outcome::NotOwned);
     assert_eq!(t.one.held_by(&writes.object, &writes.owner).await.unwrap(), 3);
     release(t, &writes).await;
     assert!(is_granted(t, &reads).await);

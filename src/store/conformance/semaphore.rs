@@ -146,7 +146,7 @@ async fn lookup_returns_the_owners_of_permits(t: &Bench) {
     t.grant(&has).await;
     let looks = [&none, &has].map(|claim| renewal(claim, None));
     let outcomes = t.one.renew(&looks).await.unwrap();
-    assert_eq!(outcomes, [Outcome::NotOurs, Outcome::Renewed]);
+    assert_eq!(outcomes, [Outcome::NotOwned, Outcome::Renewed]);
 }
 
 async fn permits_of_a_deleted_semaphore_do_not_count_in_the_next(t: &Bench) {

@@ -137,7 +137,7 @@ fn lasting(gap: i64) -> Duration {
 
 pub(super) fn outcome(reply: &Value) -> Result<Outcome, Failure> {
     match reply {
-        Value::Int(0) => Ok(Outcome::NotOurs),
+        Value::Int(0) => Ok(Outcome::NotOwned),
         Value::Int(1) => Ok(Outcome::Renewed),
         other => Err(unreadable(other)),
     }

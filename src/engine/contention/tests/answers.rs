@@ -31,20 +31,20 @@ fn slot(waits: &mut Line<'_>) -> RequestSlot {
 async fn latch_reply_is_shared_only_with_waiters_before_the_request() {
     let (_engine, contention, name) = door();
     // given a task that sends a request, and two tasks in line
-    let mut asker = contention.line(&name, PLAIN, true, || true).await.unwrap();
+    let mut requester = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let (mut one, other) = (in_line(&contention, &name), in_line(&contention, &name));
-    asker.asks();
+    requester.asks();
 
     // when two more tasks join the line before the reply, and one of the earlier tasks leaves it
     let (mut late, mut later) = (in_line(&contention, &name), in_line(&contention, &name));
     drop(other);
-    asker.answer_those_before();
+    requester.answer_those_before();
 
     // then the reply is not valid for the later tasks, which send their own requests one after the
     // other
     assert!(matches!(entrance(&mut one), Entrance::Answered));
     assert!((&mut late).now_or_never().is_none());
-    drop(asker);
+    drop(requester);
     let its_turn = slot(&mut late);
     assert!((&mut later).now_or_never().is_none());
     drop(its_turn);
@@ -54,13 +54,13 @@ async fn latch_reply_is_shared_only_with_waiters_before_the_request() {
 #[tokio::test(start_paused = true)]
 async fn waiter_shares_only_a_reply_to_a_later_request() {
     let (_engine, contention, name) = door();
-    let mut asker = contention.line(&name, PLAIN, true, || true).await.unwrap();
-    asker.asks();
+    let mut requester = contention.line(&name, PLAIN, true, || true).await.unwrap();
+    requester.asks();
     let mut late = in_line(&contention, &name);
-    asker.answer_those_before();
+    requester.answer_those_before();
     assert!((&mut late).now_or_never().is_none());
     // but the task gets the reply to a later request
-    asker.asks();
-    asker.answer_those_before();
+    requester.asks();
+    requester.answer_those_before();
     assert!(matches!(entrance(&mut late), Entrance::Answered));
 }

@@ -41,7 +41,7 @@ async fn waiter_that_never_reads_its_reply_delays_others_briefly() {
     // This one poll only sends the request.
     assert!(poll!(first.as_mut()).is_pending());
     operator.count_down().await.unwrap();
-    let max_wait = ANSWER_RESTS + IN_TIME;
+    let max_wait = REPLY_IDLE_LIMIT + IN_TIME;
     timeout(max_wait, latch.wait()).await.unwrap().unwrap();
     timeout(SOON, first).await.unwrap().unwrap();
 }
@@ -104,7 +104,7 @@ async fn late_grant_belongs_to_its_task_though_it_lost_the_slot() {
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let second = in_line(&contention, &name);
     for _ in 0..7 {
-        advance(ASKER_RESTS).await;
+        advance(REQUESTER_IDLE_LIMIT).await;
         contention.check_due_names();
     }
     let second = second.now_or_never().expect("it is called").unwrap();
@@ -128,7 +128,7 @@ async fn waiter_that_lost_its_slot_gets_no_wakeup_of_the_next_owner() {
     first.note_sleep(Instant::now());
     let second = in_line(&contention, &name);
     for _ in 0..2 {
-        advance(ASKER_RESTS).await;
+        advance(REQUESTER_IDLE_LIMIT).await;
         contention.check_due_names();
     }
     let second = second.now_or_never().expect("it is called").unwrap();

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     Client, Error, LostReason, MemoryStore, ReadWriteLock, Release,
-    engine::timing::{ASKER_RESTS, SHARING_PAST, SHARING_RESTS},
+    engine::timing::{REQUESTER_IDLE_LIMIT, SHARING_PAST, SHARING_RESTS},
 };
 
 const SOON: Duration = Duration::from_millis(2);
@@ -411,7 +411,7 @@ async fn unpolled_pausing_task_delays_others_for_two_rests_at_most() {
     assert!(poll!(&mut rests).is_pending());
     let start = Instant::now();
     let next = read.acquire().await.unwrap();
-    assert!(start.elapsed() <= 2 * ASKER_RESTS, "{:?}", start.elapsed());
+    assert!(start.elapsed() <= 2 * REQUESTER_IDLE_LIMIT, "{:?}", start.elapsed());
     // and the paused task shares the hold of the next one
     assert_eq!(rests.await.unwrap().owner(), next.owner());
 }

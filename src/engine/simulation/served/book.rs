@@ -30,7 +30,7 @@ pub(super) struct Book {
 
 #[derive(Default)]
 pub(super) struct Known {
-    pub(super) believers: BTreeMap<u64, Believer>,
+    pub(super) trusted_holds: BTreeMap<u64, TrustedHold>,
     pub(super) entered: u64,
     /// The number of times that the latch was closed, and whether it may be open.
     pub(super) closed: u64,
@@ -49,7 +49,7 @@ pub(super) struct Known {
 }
 
 #[derive(Clone)]
-pub(super) struct Believer {
+pub(super) struct TrustedHold {
     /// For a member inside a double barrier: its generation.
     pub(super) generation: u64,
     pub(super) watch: Watch,
@@ -86,10 +86,10 @@ impl Book {
     }
 
     /// Notes a guard, until the returned value is dropped.
-    pub(super) fn entered(self: &Arc<Self>, believer: Believer) -> Believes {
+    pub(super) fn entered(self: &Arc<Self>, trusted_hold: TrustedHold) -> Believes {
         let number = self.note(|known| {
             known.entered += 1;
-            known.believers.insert(known.entered, believer);
+            known.trusted_holds.insert(known.entered, trusted_hold);
             known.entered
         });
         self.look();
@@ -99,12 +99,12 @@ impl Book {
     /// Forgets the guards of processes that have ended.
     pub(super) fn forgets_the_dead(&self, peers: &[Arc<Peer>]) {
         let dead = |gate: &Gate| peers.iter().any(|peer| peer.is_dead() && peer.gate.is(gate));
-        self.note(|known| known.believers.retain(|_, it| !dead(&it.gate)));
+        self.note(|known| known.trusted_holds.retain(|_, it| !dead(&it.gate)));
     }
 
     pub(super) fn look(&self) {
         let held = self.note(|known| {
-            let held = known.believers.values().filter(|it| it.watch.remaining().is_ok());
+            let held = known.trusted_holds.values().filter(|it| it.watch.remaining().is_ok());
             held.filter(|it| self.is_kept(it)).cloned().collect::<Vec<_>>()
         });
         let untrue = || held.iter().find_map(|it| untrue(&self.site, &it.watch));
@@ -119,9 +119,9 @@ impl Book {
     }
 
     /// Whether no failover has lost this grant.
-    fn is_kept(&self, believer: &Believer) -> bool {
-        let name = believer.watch.claim().name();
-        self.judge.is_sure(name, believer.acknowledged, Instant::now())
+    fn is_kept(&self, trusted_hold: &TrustedHold) -> bool {
+        let name = trusted_hold.watch.claim().name();
+        self.judge.is_sure(name, trusted_hold.acknowledged, Instant::now())
     }
 
     /// Notes that the barrier has opened for a member.
@@ -140,7 +140,7 @@ impl Book {
     /// Notes that all members of a generation have left a double barrier.
     pub(super) fn left(&self, generation: u64) {
         let inside = self.note(|known| {
-            let mut all = known.believers.values();
+            let mut all = known.trusted_holds.values();
             all.any(|it| it.generation == generation && it.watch.remaining().is_ok())
         });
         if inside {
@@ -148,7 +148,7 @@ impl Book {
         }
     }
 
-    fn too_many(&self, held: &[Believer]) -> Option<String> {
+    fn too_many(&self, held: &[TrustedHold]) -> Option<String> {
         let permits = held.iter().filter(|it| it.watch.claim().object.kind != Kind::Lock);
         let taken: u32 = permits.map(|it| it.watch.claim().units()).sum();
         (taken > self.count).then(|| format!("{taken} of {} permits are believed in", self.count))
@@ -156,16 +156,16 @@ impl Book {
 }
 
 /// Returns the broken rule, if members of two generations are inside a double barrier.
-fn mixed(held: &[Believer]) -> Option<String> {
+fn mixed(held: &[TrustedHold]) -> Option<String> {
     let first = held.first()?.generation;
     let other = held.iter().find(|it| it.generation != first)?.generation;
     Some(format!("generations {first} and {other} are inside"))
 }
 
 /// Returns the broken rule, if one of two holds should exclude the other.
-fn together(held: &[Believer]) -> Option<String> {
-    let owner = |it: &Believer| it.watch.claim().owner.clone();
-    let alone = |it: &&Believer| it.watch.claim().object.traits().is_exclusive();
+fn together(held: &[TrustedHold]) -> Option<String> {
+    let owner = |it: &TrustedHold| it.watch.claim().owner.clone();
+    let alone = |it: &&TrustedHold| it.watch.claim().object.traits().is_exclusive();
     let mut pairs = held
         .iter()
         .filter(alone)
@@ -177,7 +177,7 @@ fn together(held: &[Believer]) -> Option<String> {
 }
 
 /// Returns the broken rule, if two tasks rely on claims of one element.
-fn same_element(held: &[Believer]) -> Option<String> {
+fn same_element(held: &[TrustedHold]) -> Option<String> {
     let mut elements = BTreeSet::new();
     let all = held.iter().filter_map(|it| it.watch.element());
     let mut again = all.filter(|element| !elements.insert(&element.bytes));
@@ -194,6 +194,6 @@ pub(super) struct Believes {
 
 impl Drop for Believes {
     fn drop(&mut self) {
-        self.book.note(|known| known.believers.remove(&self.number));
+        self.book.note(|known| known.trusted_holds.remove(&self.number));
     }
 }

@@ -1,9 +1,9 @@
 //! The rules of every run, which the judge checks. A client *believes* in a hold while its guard
-//! says that it is held. The judge calls such a hold a *believer*.
+//! says that it is held. The judge calls such a hold a *trusted_hold*.
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | one believer | two clients believe in holds of one lock at once, while the server keeps its data |
+//! | one trusted_hold | two clients believe in holds of one lock at once, while the server keeps its data |
 //! | belief is true | a client believes in a hold that the server does not have |
 //! | loss is reported | a hold has ended, and `lost()` does not return soon after |
 //! | loss is noticed | a client believes in a hold long after a failover has lost it |
@@ -119,7 +119,7 @@ pub(super) struct Judge {
 struct Seen {
     next: u64,
     /// The holds, in the order of their grants.
-    believers: BTreeMap<u64, Believer>,
+    trusted_holds: BTreeMap<u64, TrustedHold>,
     waiters: BTreeMap<u64, Waiter>,
     locks: BTreeMap<Name, Watched>,
     records: Records,
@@ -149,7 +149,7 @@ pub(super) struct Terms {
 }
 
 /// One hold, from its grant on.
-struct Believer {
+struct TrustedHold {
     name: Name,
     since: Instant,
     terms: Terms,
@@ -345,7 +345,7 @@ impl Judge {
         gate: &Gate,
         terms: Terms,
     ) -> Believes {
-        let believer = Believer {
+        let trusted_hold = TrustedHold {
             name: name.clone(),
             since: Instant::now(),
             terms,
@@ -359,7 +359,7 @@ impl Judge {
         let mut seen = self.seen();
         (seen.next, seen.acquired) = (seen.next + 1, seen.acquired + 1);
         let number = seen.next;
-        seen.believers.insert(number, believer);
+        seen.trusted_holds.insert(number, trusted_hold);
         seen.passes_over(name, gate, Some(holding.owner()));
         let meddles = seen.locks.get(name).is_none_or(|it| it.doubtful_until >= Instant::now());
         if let Some(rule) = seen.records.acquires(name, holding, gate, meddles) {
@@ -381,10 +381,10 @@ impl Judge {
     /// Notes that `lost()` of this hold has returned.
     pub(super) fn loss_reported(&self, number: u64, reason: LostReason) {
         let mut seen = self.seen();
-        let Some(believer) = seen.believers.get_mut(&number) else { return };
-        believer.loss_reported = true;
-        let (owner, is_held) = (believer.owner.clone(), believer.holding.is_held());
-        let gate = believer.gate.clone();
+        let Some(trusted_hold) = seen.trusted_holds.get_mut(&number) else { return };
+        trusted_hold.loss_reported = true;
+        let (owner, is_held) = (trusted_hold.owner.clone(), trusted_hold.holding.is_held());
+        let gate = trusted_hold.gate.clone();
         if is_held {
             self.break_rule(
                 &mut seen,
@@ -432,7 +432,7 @@ impl Judge {
     pub(super) fn dies(&self, client: &str, gate: &Gate) {
         let mut seen = self.seen();
         seen.dead.insert(client.to_owned());
-        seen.believers.retain(|_, believer| !believer.gate.is(gate));
+        seen.trusted_holds.retain(|_, trusted_hold| !trusted_hold.gate.is(gate));
         seen.waiters.retain(|_, waiter| !waiter.gate.is(gate));
     }
 
@@ -442,8 +442,8 @@ impl Judge {
         // After the suspension, the client releases the holds that the server still has.
         self.fault(self.scenario.lease());
         let mut seen = self.seen();
-        let of_machine = seen.believers.values().filter(|it| it.gate.is(gate));
-        let ends = |it: &&Believer| it.holding.remaining().is_some_and(|left| left <= time);
+        let of_machine = seen.trusted_holds.values().filter(|it| it.gate.is(gate));
+        let ends = |it: &&TrustedHold| it.holding.remaining().is_some_and(|left| left <= time);
         let ending: Vec<LockContext> =
             of_machine.filter(ends).map(|it| it.holding.clone()).collect();
         sleep();
@@ -499,7 +499,7 @@ impl Judge {
         if let Some(rule) = rule {
             self.break_rule(&mut seen, rule);
         }
-        seen.believers.retain(|_, it| !(it.loss_reported && it.guard_gone));
+        seen.trusted_holds.retain(|_, it| !(it.loss_reported && it.guard_gone));
     }
 
     /// Returns the broken rule, if a waiter that may queue is not subscribed.
@@ -593,10 +593,10 @@ impl Believes {
 impl Drop for Believes {
     fn drop(&mut self) {
         let seen = &mut *self.judge.seen();
-        if let Some(believer) = seen.believers.get_mut(&self.number) {
-            believer.guard_gone = true;
-            believer.over_at.get_or_insert_with(Instant::now);
-            seen.records.leaves(&believer.owner);
+        if let Some(trusted_hold) = seen.trusted_holds.get_mut(&self.number) {
+            trusted_hold.guard_gone = true;
+            trusted_hold.over_at.get_or_insert_with(Instant::now);
+            seen.records.leaves(&trusted_hold.owner);
         }
     }
 }

@@ -2,11 +2,11 @@
 //! has one object: a fair lock, a read-write lock, a semaphore, an expirable semaphore, a latch, a
 //! multi-lock, an election, a barrier, a double barrier, a queue or a map.
 //!
-//! A task *believes* in its hold while its guard says that it is held. Such a task is a *believer*.
+//! A task *believes* in its hold while its guard says that it is held. Such a task is a *trusted_hold*.
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | exclusion | a fair lock or a write lock has a believer, and another task believes, too, except in the writer's own read hold |
+//! | exclusion | a fair lock or a write lock has a trusted_hold, and another task believes, too, except in the writer's own read hold |
 //! | order | a fair lock is granted to an owner while another owner is the first in its queue |
 //! | exclusion of members | two tasks believe in a hold of one member of a multi-lock |
 //! | reported losses | a member is lost, and the guard of the multi-lock does not report it |
@@ -48,7 +48,7 @@ use tokio::{
 
 use self::multi::MEMBERS;
 use super::{
-    book::{Believer, Believes, Book},
+    book::{Believes, Book, TrustedHold},
     facts,
     faults::FaultInjector,
     judge::Judge,
@@ -212,14 +212,14 @@ impl Worker {
 
     fn note_hold(&self, watch: &Watch, writer: Option<&Watch>) -> Believes {
         let writer = writer.map(|writer| writer.claim().owner.clone());
-        self.book.entered(Believer { writer, ..self.believer(watch) })
+        self.book.entered(TrustedHold { writer, ..self.trusted_hold(watch) })
     }
 
-    fn believer(&self, watch: &Watch) -> Believer {
+    fn trusted_hold(&self, watch: &Watch) -> TrustedHold {
         let claim = watch.claim();
         self.log(|| format!("has `{}` as {}, {:?}", claim.object, claim.owner, claim.object.kind));
         let (watch, gate) = (watch.clone(), self.peer.gate.clone());
-        Believer { generation: 0, watch, writer: None, gate, acknowledged: false }
+        TrustedHold { generation: 0, watch, writer: None, gate, acknowledged: false }
     }
 
     async fn use_fair_lock(mut self) {

@@ -94,7 +94,7 @@ pub(super) trait InRedis {
         _: &RedisStore,
         renewals: &[Renewal],
     ) -> impl Future<Output = Reply<Vec<Outcome>>> + Send {
-        ready(Ok(vec![Outcome::NotOurs; renewals.len()]))
+        ready(Ok(vec![Outcome::NotOwned; renewals.len()]))
     }
 
     fn guarded(

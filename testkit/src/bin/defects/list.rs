@@ -287,8 +287,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the grant is not written again before WAIT",
             edits: &[Edit {
                 file: "link/src/replica_ack/round.rs",
-                from: "asker.asks(&asker.evidence.touch)",
-                to: "asker.asks(&asker.evidence.look)",
+                from: "requester.asks(&requester.evidence.touch)",
+                to: "requester.asks(&requester.evidence.look)",
             }],
         },
     ),
@@ -300,7 +300,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one replica is enough for every call of a round",
             edits: &[Edit {
                 file: "link/src/replica_ack/round.rs",
-                from: "if *count < asker.least &&",
+                from: "if *count < requester.least &&",
                 to: "if *count < 1 &&",
             }],
         },
@@ -693,7 +693,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a new reader does not wait for the end of the shared hold",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "self.notified_of(|state| state.has_left)",
+                from: "self.notified_of(|state| state.is_released_in_store)",
                 to: "std::future::ready(())",
             }],
         },
@@ -717,7 +717,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a reader does not wait for the release of a dropped guard",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
-                from: "now), now));\n        if !hold.leaves_when_answered() {\n            self.contention.left(hold);",
+                from: "now), now));\n        if !hold.ends_with_release_reply() {\n            self.contention.left(hold);",
                 to: "now), now));\n        {\n            self.contention.left(hold);",
             }],
         },
@@ -754,7 +754,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a writer that also reads is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "self.read_under_write.store(true, Ordering::Release);\n        self.note_more();",
+                from: "self.read_under_write.store(true, Ordering::Release);\n        self.forbid_handoff();",
                 to: "self.read_under_write.store(true, Ordering::Release);",
             }],
         },
@@ -1406,7 +1406,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "permits: an id that was read passes to the next task",
             edits: &[Edit {
                 file: "src/primitives/permits.rs",
-                from: "        self.held.watch.note_more();\n        let Claim",
+                from: "        self.held.watch.forbid_handoff();\n        let Claim",
                 to: "        let Claim",
             }],
         },
@@ -1571,8 +1571,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "an unpolled task that waits for a reply keeps the request slot",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "        if matches!(self.slot, SlotOwner::Asker(_)) {\n            return self.look_at_asker(now);",
-                to: "        if matches!(self.slot, SlotOwner::Asker(_)) {\n            return None;",
+                from: "        if matches!(self.slot, SlotOwner::Requester(_)) {\n            return self.look_at_requester(now);",
+                to: "        if matches!(self.slot, SlotOwner::Requester(_)) {\n            return None;",
             }],
         },
     ),
@@ -1660,8 +1660,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "an expired writer that also reads is not released",
             edits: &[Edit {
                 file: "src/engine/watchdog/mod.rs",
-                from: "if hold.outlives_itself() {",
-                to: "if hold.outlives_itself() && hold.shares() == 0 {",
+                from: "if hold.may_outlast_its_lease() {",
+                to: "if hold.may_outlast_its_lease() && hold.shares() == 0 {",
             }],
         },
     ),

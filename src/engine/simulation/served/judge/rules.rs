@@ -8,7 +8,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    ACQUIRED, Believer, Class, NOTICED, REPEATED, REPORTED, Seen, Waiter, Watched, window_comes,
+    ACQUIRED, Class, NOTICED, REPEATED, REPORTED, Seen, TrustedHold, Waiter, Watched, window_comes,
 };
 use crate::{
     LostReason,
@@ -52,12 +52,12 @@ impl Seen {
     /// this hold.
     pub(super) fn false_belief(&self, now: Instant) -> Option<String> {
         let mut believed: BTreeMap<&Name, &Owner> = BTreeMap::new();
-        for believer in self.believers.values().filter(|it| it.holding.is_held()) {
-            let Believer { name, owner, gate, .. } = believer;
+        for trusted_hold in self.trusted_holds.values().filter(|it| it.holding.is_held()) {
+            let TrustedHold { name, owner, gate, .. } = trusted_hold;
             if self.records.is_shut(gate) {
                 return Some(format!("{owner} believes after its shutdown"));
             }
-            let is_sure = |lock: &&Watched| match believer.terms.acknowledged {
+            let is_sure = |lock: &&Watched| match trusted_hold.terms.acknowledged {
                 true => lock.forgotten_until < now,
                 false => lock.doubtful_until < now,
             };
@@ -75,20 +75,20 @@ impl Seen {
 
     /// Checks that no client relies for long on a hold that the server does not have.
     pub(super) fn unnoticed_loss(&self, now: Instant) -> Option<String> {
-        let is_late = |it: &&Believer| {
+        let is_late = |it: &&TrustedHold| {
             let Some(lock) = self.locks.get(&it.name) else { return false };
             let since = lock.since.max(self.quiet_since(&it.name)).max(it.since);
             let is_lost = !lock.held_by.contains(it.owner.as_str());
             it.holding.is_held() && is_lost && now > since + NOTICED
         };
-        let late = self.believers.values().find(is_late)?;
+        let late = self.trusted_holds.values().find(is_late)?;
         Some(format!("{} believes in `{}`, which was lost long ago", late.owner, late.name))
     }
 
     /// Checks that `lost()` returns soon after a hold is over.
     pub(super) fn unreported_loss(&mut self, now: Instant) -> Option<String> {
         for it in
-            self.believers.values_mut().filter(|it| !it.loss_reported && !it.holding.is_held())
+            self.trusted_holds.values_mut().filter(|it| !it.loss_reported && !it.holding.is_held())
         {
             let since = *it.over_at.get_or_insert(now);
             if now > since.max(it.gate.opens()) + REPORTED {
@@ -139,7 +139,7 @@ impl Seen {
     /// Whether `reason` is wrong, because no fault explains it: the hold with this `number` should
     /// still be healthy.
     pub(super) fn is_untrue(&self, number: u64, reason: LostReason, scenario: &Scenario) -> bool {
-        let Some(it) = self.believers.get(&number) else { return false };
+        let Some(it) = self.trusted_holds.get(&number) else { return false };
         let Some(lock) = self.locks.get(&it.name) else { return false };
         let is_sure = lock.doubtful_until < it.since;
         let is_quiet = self.quiet_since(&it.name) < it.since && it.gate.opens() <= it.since;
@@ -178,11 +178,11 @@ impl Seen {
     ) -> Option<String> {
         let lock = self.locks.get(name)?;
         let guarded = |owner: &str| {
-            let mut all = self.believers.values();
+            let mut all = self.trusted_holds.values();
             all.any(|it| it.owner.as_str() == owner && !it.guard_gone)
         };
         let leftover = lock.held_by.iter().find(|it| it.starts_with("client-") && !guarded(it))?;
-        let gone = self.believers.values().filter(|it| it.owner.as_str() == leftover);
+        let gone = self.trusted_holds.values().filter(|it| it.owner.as_str() == leftover);
         let since = gone.filter_map(|it| it.over_at).max().unwrap_or(lock.since).max(lock.since);
         let repeats = scenario.is_deployed() && !self.is_dead(leftover);
         let (quiet, since, stays) = match self.released.get(leftover).filter(|_| repeats) {

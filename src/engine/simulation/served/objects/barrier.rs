@@ -2,7 +2,7 @@
 
 use tokio::time::timeout;
 
-use super::{super::book::Believer, Worker};
+use super::{super::book::TrustedHold, Worker};
 
 impl Worker {
     /// Arrives at a barrier repeatedly.
@@ -36,8 +36,8 @@ impl Worker {
             let Some(Ok(guard)) = entered else { continue };
             self.book.passed(guard.arrived());
             let generation = guard.arrived().generation;
-            let believer = Believer { generation, ..self.believer(guard.watch()) };
-            let believes = self.book.entered(believer);
+            let trusted_hold = TrustedHold { generation, ..self.trusted_hold(guard.watch()) };
+            let believes = self.book.entered(trusted_hold);
             self.pause(self.scenario.hold).await;
             drop(believes);
             let left = match self.chance.u32(..4) {

@@ -10,7 +10,7 @@ use crate::{
     Claim, Client, Queue, Release, Replicas,
     domain::Name,
     engine::simulation::served::{
-        book::{Believer, Book},
+        book::{Book, TrustedHold},
         jobs::Places,
     },
 };
@@ -56,8 +56,8 @@ impl Worker {
             let claim = self.acquire(jobs.try_claim(), jobs.claim_within(patience)).await;
             let Some(claim) = claim else { continue };
             self.book.takes(claim.value(), acknowledged, since);
-            let believer = Believer { acknowledged, ..self.believer(claim.watch()) };
-            let believes = self.book.entered(believer);
+            let trusted_hold = TrustedHold { acknowledged, ..self.trusted_hold(claim.watch()) };
+            let believes = self.book.entered(trusted_hold);
             self.pause(self.scenario.hold).await;
             drop(believes);
             self.ends(claim).await;

@@ -259,7 +259,7 @@ async fn renew_apart(store: &RedisStore, renewal: &Renewal) -> Reply<Outcome> {
     let Renewal { object, owner, ttl, .. } = renewal;
     let looked = prolong_lock(store, object, owner, 0).await?;
     if looked != Outcome::Renewed || !lease_lives_on(store, object, owner, *ttl).await? {
-        return Ok(Outcome::NotOurs);
+        return Ok(Outcome::NotOwned);
     }
     prolong_lock(store, object, owner, ttl.map_or(0, millis)).await
 }
