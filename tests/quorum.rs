@@ -4,7 +4,7 @@ use std::{
     ops::Range,
     panic::{AssertUnwindSafe, resume_unwind},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use futures_util::{FutureExt, future::join_all};
@@ -239,14 +239,13 @@ async fn quorum_refuses_a_server_that_is_listed_twice() {
     assert!(matches!(QuorumClient::connect(urls).await, Err(Error::Url(_))));
 }
 
-/// The clocks of all servers were a year ahead when a client stored the time.
+/// When a client stored the time, the clocks of all servers were in the year 2096.
 #[tokio::test(start_paused = true)]
 async fn clocks_that_are_set_back_delay_a_vote_by_one_lease() {
     let setup = Setup::new(3);
-    let ahead = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + secs(365 * 86_400);
     for server in 0..3 {
         let guard = setup.plain(server).acquire().await.unwrap();
-        let since = Write::set("leasehold_quorum__since", ahead.as_millis().to_string());
+        let since = Write::set("leasehold_quorum__since", "4000000000000");
         guard.write([since]).await.unwrap();
     }
     sleep(secs(1)).await;

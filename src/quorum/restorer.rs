@@ -156,12 +156,8 @@ impl QuorumHold {
     fn ask_again(&self, number: usize, reason: LostReason) -> Option<NextEvent> {
         let (members, again) = (Arc::clone(&self.members), self.ask_after(Duration::ZERO, number)?);
         Some(Box::pin(async move {
-            while reason == LostReason::NotOwned {
-                match has_kept_its_data(&members[number]).await {
-                    Some(true) => return Event::Taken,
-                    Some(false) => break,
-                    None => sleep(RETRY_PAUSE).await,
-                }
+            if reason == LostReason::NotOwned && kept_its_data(&members[number]).await {
+                return Event::Taken;
             }
             again.await
         }))
@@ -177,6 +173,16 @@ impl QuorumHold {
             ask(&members, number, None).await
         };
         is_renewed.then(|| self.voted(Box::pin(asking)))
+    }
+}
+
+/// Waits for the reply of a server, and returns whether it has had its data for a lease.
+async fn kept_its_data(lock: &Lock) -> bool {
+    loop {
+        match has_kept_its_data(lock).await {
+            Some(kept) => return kept,
+            None => sleep(RETRY_PAUSE).await,
+        }
     }
 }
 

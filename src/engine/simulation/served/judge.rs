@@ -1,9 +1,9 @@
 //! The rules of every run, which the judge checks. A client *believes* in a hold while its guard
-//! says that it is held. The judge calls such a hold a *trusted_hold*.
+//! says that it is held. The judge calls such a hold a *trusted hold*.
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | one trusted_hold | two clients believe in holds of one lock at once, while the server keeps its data |
+//! | one trusted hold | two clients believe in holds of one lock at once, while the server keeps its data |
 //! | belief is true | a client believes in a hold that the server does not have |
 //! | loss is reported | a hold has ended, and `lost()` does not return soon after |
 //! | loss is noticed | a client believes in a hold long after a failover has lost it |

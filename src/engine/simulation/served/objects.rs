@@ -2,11 +2,11 @@
 //! has one object: a fair lock, a read-write lock, a semaphore, an expirable semaphore, a latch, a
 //! multi-lock, an election, a barrier, a double barrier, a queue or a map.
 //!
-//! A task *believes* in its hold while its guard says that it is held. Such a task is a *trusted_hold*.
+//! A task *believes* in its hold while its guard says that it is held. Such a hold is a *trusted hold*.
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | exclusion | a fair lock or a write lock has a trusted_hold, and another task believes, too, except in the writer's own read hold |
+//! | exclusion | a fair lock or a write lock is held and trusted, and another task believes, too, except in the writer's own read hold |
 //! | order | a fair lock is granted to an owner while another owner is the first in its queue |
 //! | exclusion of members | two tasks believe in a hold of one member of a multi-lock |
 //! | reported losses | a member is lost, and the guard of the multi-lock does not report it |
