@@ -140,7 +140,7 @@ pub(super) async fn mark_new(members: &[Lock], votes: &mut [Vote], request: Data
     join_all(new.map(|(number, vote)| async move {
         let age = timeout(VOTE_TIMEOUT, data_age(&members[*number], request)).await;
         // If the request fails, the server is also new in the next vote.
-        if let (Ok(Ok(age)), Ok(reply)) = (age, vote) {
+        if let (DataAge::Trust, Ok(Ok(age)), Ok(reply)) = (request, age, vote) {
             reply.data_age = age;
             if reply.is_young() {
                 tracing::warn!(target: "leasehold", lock = %members[*number].name(),
