@@ -140,13 +140,12 @@ pub(super) async fn mark_new(members: &[Lock], votes: &mut [Vote], request: Data
     join_all(new.map(|(number, vote)| async move {
         let age = timeout(VOTE_TIMEOUT, data_age(&members[*number], request)).await;
         // If the request fails, the server is also new in the next vote.
-        if let (DataAge::Trust, Ok(Ok(age)), Ok(reply)) = (request, age, vote) {
-            reply.data_age = age;
-            if reply.is_young() {
-                tracing::warn!(target: "leasehold", lock = %members[*number].name(),
-                    server = *number + 1,
-                    "server of a quorum is new or lost its data: its vote counts after one lease");
-            }
+        match (request, age, vote) {
+            (DataAge::Trust, Ok(Ok(age)), Ok(reply)) => reply.data_age = age,
+            (DataAge::Note, Ok(Ok(_)), _) => tracing::warn!(target: "leasehold",
+                lock = %members[*number].name(), server = *number + 1,
+                "server of a quorum is new or lost its data: its vote counts after one lease"),
+            _ => {}
         }
     }))
     .await;
