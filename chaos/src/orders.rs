@@ -110,7 +110,7 @@ pub enum Mode {
 }
 
 impl Place {
-    /// The addresses for workers that use the links of all clients.
+    /// The addresses for workers without links of their own. They use the announced ports.
     #[must_use]
     pub fn of_all(url: String) -> Self {
         Self { url, ports: BTreeMap::new() }

@@ -12,7 +12,7 @@ use crate::worker_event::WorkerEvent;
 /// All events of one run.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// The requests, by the number of the hold.
+    /// The requested holds, granted or not, by their numbers.
     pub holds: BTreeMap<u64, Hold>,
     /// The processes that were killed or have ended, and when.
     pub deaths: BTreeMap<String, Nanos>,

@@ -81,7 +81,7 @@ fn waiter_acquires_when_a_lease_expires() {
         let after = since(leased.began_at(), entered.acquired_at());
         assert!((SECOND * 4..SECOND * 4 + AT_ONCE).contains(&after), "{name}: after {after:?}");
         assert!(waiter.unlock(&name).is_true());
-        // In Java's own record, the lease has also ended.
+        // The first holder no longer has the lock.
         assert!(holder.unlock(&name).failure().is_some(), "{name}");
         let late = after - SECOND * 4;
         woken(&format!("read-write: {wanted} after a lease to {held} (ms after it)"), way, late);

@@ -244,8 +244,8 @@ impl ReleaseReply {
 /// The waiters in other clients that a release found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RemoteWaiters {
-    /// The release found no waiters, or it reserved the lock for one of them. If it reserved the
-    /// lock, more waiters may be in the queue.
+    /// The release found no waiters, reserved the lock for one waiter, or was not allowed to
+    /// announce itself. After a reservation, more waiters may be in the queue.
     Nobody,
     /// Other clients are subscribed to the releases. They may be waiting, and may have queue
     /// entries.

@@ -96,9 +96,9 @@ pub(crate) enum WaiterRecord {
     ExpiringEntry,
     /// By the waiting time in its requests, once it has waited for a second.
     WaitingTime,
-    /// The store does not know it.
+    /// The store does not know which clients wait.
     Nothing,
-    /// The store does not know it. Another program may also push an element without a notification.
+    /// The store does not know which clients wait. Another program may also push an element without a notification.
     Unannounced,
 }
 

@@ -292,8 +292,8 @@ fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Ta
             "sentinel_username" => credentials.user = Some(value.into_owned()),
             "sentinel_password" => credentials.password = Some(Secret::from(value.into_owned())),
             other => {
-                let instead = "use db, sentinel_username and sentinel_password, and write the name \
-                               of the primary after the addresses";
+                let instead = "valid options are db, sentinel_username and sentinel_password; write \
+                               the name of the primary after the addresses";
                 return Err(unknown_option(other, instead));
             }
         }

@@ -1,4 +1,5 @@
-//! Watches the connection for commands: warns of hazards, and checks whether they are resolved.
+//! Watches the connection that carries the commands. Warns of hazards, and checks whether they are
+//! resolved.
 //! Sends an event when commands work again after a loss, and when another server replies.
 
 use std::{

@@ -102,8 +102,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Settings of every Sentinel. If the servers use TLS, Sentinels also use TLS, on a second
-    /// port. Sentinels may also use TLS for clients only.
+    /// Settings of every Sentinel. If the servers use TLS, these settings must also use TLS, or
+    /// `start` panics. If only these settings use TLS, it secures the connections of clients.
     pub fn sentinel_options(mut self, options: Options) -> Self {
         self.sentinel_options = options;
         self
