@@ -153,7 +153,7 @@ async fn computed_value_is_not_inserted_after_the_lock_is_lost() {
     let store = MemoryStore::new();
     let orders = orders(&store);
     let lock = orders.lock(KEY).unwrap();
-    // The computation ends before the client notices the loss, or while it still runs.
+    // The client notices the loss after the computation has ended, or while it still runs.
     for takes in [Duration::ZERO, LONG] {
         let compute = async || {
             store.lose(lock.name().as_str());

@@ -202,7 +202,7 @@ async fn limiter_works_after_a_restart_and_forgotten_scripts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn user_without_a_permission_gets_the_missing_keys() {
+async fn error_for_a_missing_permission_names_the_keys() {
     let redis = Redis::start();
     let rules = ["+@all", "&*", "~other", "~api"];
     let limiter = with_acl(&redis, "narrow", &rules).await.rate_limiter("api").unwrap();

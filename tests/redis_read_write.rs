@@ -122,7 +122,7 @@ async fn reader_is_a_hash_field_and_a_key_with_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_field_ends_with_write() {
+async fn field_of_a_writer_has_the_suffix_write() {
     let t = Setup::new().await;
     let writing = write(&t.ours()).await;
     let field = format!("{}:write", writing.owner());

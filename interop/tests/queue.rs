@@ -25,7 +25,7 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
     let waiting = [1, 2, 3].map(|client| scene.queues(client));
     let owners = scene.places();
     let monitor = scene.redis.monitor();
-    // By now, the holder has been notified of the next client.
+    // A release only warns clients that have waited for 0.2 s.
     sleep(SECOND / 3);
 
     // when one after the other releases
@@ -170,7 +170,7 @@ fn notified_client_that_is_silent_blocks_less_than_a_second() {
     let mut newcomer = Newcomer::joins(&scene);
     newcomer.queues(&scene);
     let waiting = scene.queues(1);
-    // By now, the holder has been notified of the next client.
+    // A release only warns clients that have waited for 0.2 s.
     sleep(SECOND / 2);
 
     // when the lock is reserved for the silent client

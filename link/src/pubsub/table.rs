@@ -20,13 +20,13 @@ pub trait Event: Send + 'static {
     /// The topic type of the event.
     type Topic;
 
-    /// Commands reach a server again.
+    /// Returns the event which says that commands reach a server again.
     fn back() -> Self;
 
-    /// Commands go to another server than before.
+    /// Returns the event which says that commands go to another server than before.
     fn moved() -> Self;
 
-    /// Messages of `topic` are lost from now on.
+    /// Returns the event which says that messages of `topic` are lost from now on.
     fn unsubscribed(topic: Self::Topic) -> Self;
 }
 

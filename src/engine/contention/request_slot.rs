@@ -260,7 +260,8 @@ impl RequestSlot {
         true
     }
 
-    /// Leaves the request slot to the new hold.
+    /// Ends the request without waking the next task. The new hold keeps the request slot, and while
+    /// it lasts, no task sends requests.
     pub(super) fn spend(mut self) {
         self.spent = true;
     }

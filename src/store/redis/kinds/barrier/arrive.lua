@@ -90,7 +90,8 @@ local function pass(member, at, lease)
         let_in(member, lease)
     end
 end
--- The leases of the other members are unknown until their next requests.
+-- The other members of a double barrier may have longer leases, which their next requests show.
+-- Until then, each has the TTL or the lease of this request, whichever is longer.
 local others = string.format('%.0f', math.max(ARGV[3], ARGV[8] or 0))
 local index = 0
 for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, parties - 1)) do
