@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the page of `leasehold ui` in a headless Chromium: cli/browser/run.sh. It installs what is
-# missing, and leaves a screenshot in target/browser.
+# Tests the page of `leasehold ui` in a headless Chromium: cli/browser/run.sh. This script installs
+# what is missing, and leaves a screenshot in target/browser.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -15,7 +15,7 @@ use crate::{
     signals::{self, Signals},
 };
 
-/// Numbers of tasks, each with a lock of its own.
+/// The numbers of tasks that are measured. Each task has a lock of its own.
 const TASKS: [usize; 3] = [1, 16, 64];
 
 pub(crate) async fn bench(server: &Server, bench: &Bench) -> Result<u8, Exit> {
@@ -39,7 +39,7 @@ pub(crate) async fn bench(server: &Server, bench: &Bench) -> Result<u8, Exit> {
 #[derive(Debug)]
 struct Measured {
     round_trip: Latency,
-    /// Numbers of tasks, and for each how often the tasks acquire and release per second.
+    /// For each number of tasks, how often all tasks together acquire and release per second.
     pairs: Vec<(usize, f64)>,
     hand_over: Latency,
 }

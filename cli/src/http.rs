@@ -87,7 +87,7 @@ impl Request {
         self.headers.iter().any(|(it, _)| it == name)
     }
 
-    /// Reads a request. If it is invalid, returns the response to it as an error.
+    /// Reads a request. If the request is invalid, returns the response to send, as an error.
     pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Self, Response> {
         let mut bytes = vec![];
         let end = loop {

@@ -105,7 +105,8 @@ pub(crate) async fn list(server: &Server, list: &List) -> Result<u8, Exit> {
     Err(Exit::new(UNAVAILABLE, format!("list `{pattern}`: {failed}")))
 }
 
-/// Returns the text of `lines`. If `columns`, a person reads them, and tabs become columns.
+/// Returns the text of `lines`. If `columns` is set, a person reads the text, so aligned
+/// columns replace the tabs.
 fn lines_of(lines: Vec<String>, columns: bool) -> String {
     let cells = lines.iter().map(|line| line.split('\t').map(|cell| cell.chars().count()));
     let mut widths = vec![];
@@ -286,7 +287,7 @@ fn as_line(found: &Inspection) -> String {
     format!("{name}\t{kind}\t{holders}\t{waiting} {waiters}\t{number}\t{next}\t{odd}")
 }
 
-/// Returns what the number of an object of this kind is.
+/// Returns the title of the number of an object, which depends on the kind of the object.
 fn number_title(kind: ObjectKind) -> &'static str {
     if kind == ObjectKind::Barrier { "generation" } else { "number" }
 }

@@ -1,7 +1,8 @@
 //! The command `leasehold`.
 //!
-//! The process starts this program in two more modes, which users never type. `__start` becomes the
-//! command of `run`. `__watch` outlives `run` to kill that command. See `run/mod.rs`.
+//! `leasehold run` and `elect` start this program in two more modes, which users never type.
+//! `__start` becomes the command. `__watch` outlives `leasehold run`, to kill that command. See
+//! `run/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -45,7 +46,8 @@ fn command() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // If this cannot be written, the exit code still shows that the command line is wrong.
+            // If the message cannot be written, the exit code still shows that the command line is
+            // wrong.
             drop(error.print());
             return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
         }
@@ -73,8 +75,8 @@ fn command() -> ExitCode {
     }
 }
 
-/// Runs everything on the main thread. The kernel kills the command of `run` as soon as the thread
-/// ends that started the command.
+/// Runs `work` on the main thread. The command of `run` must be started there, because the kernel
+/// kills the command when the thread that started it ends.
 fn in_this_thread(work: impl Future<Output = Result<u8, Exit>>) -> Result<u8, Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Exit::os("start", "runtime", &error))?;

@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const SHORTEST_LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) async fn lock(server: &Server, lock: &Lock) -> Result<u8, Exit> {
-    // Without this, a signal could leave a hold whose token was not printed.
+    // Without these handlers, a signal could leave a hold whose token was not printed.
     let mut signals = Signals::catch(true)?;
     // Without an application name, the client would not read the client info of a holder.
     let settings = Client::builder().application("leasehold lock", VERSION);
@@ -117,8 +117,9 @@ pub(crate) async fn unlock(server: &Server, unlock: &Unlock) -> Result<u8, Exit>
     }
 }
 
-/// Returns the lock of `name`. A read-write lock has more in Redis than its owner, so a request for
-/// a plain lock would change only a part of it.
+/// Returns the lock `name`, or the requested side of it. Fails if `name` is a read-write lock and
+/// no side is requested. Such a lock has more in Redis than its owner, so a request for a plain
+/// lock would change only a part of it.
 async fn of_same_side(
     client: &Client,
     operation: &str,

@@ -30,8 +30,8 @@ const FATAL: [Signal; 6] =
 pub(crate) struct Signals(UnboundedReceiver<Signal>);
 
 impl Signals {
-    /// Catches all signals, except those that this process ignores from its start, as under
-    /// `nohup`.
+    /// Catches the signals of `FORWARDED`, and not TSTP if `in_terminal`. Does not catch signals
+    /// that this process ignores from its start, as under `nohup`.
     pub(crate) fn catch(in_terminal: bool) -> Result<Self, Exit> {
         let (sender, receiver) = unbounded_channel();
         let ignored = ignored();
@@ -84,7 +84,7 @@ pub(crate) fn ended_by(signal: Signal, operation: &str, result: &str) -> Exit {
 }
 
 /// Returns the signals that this process ignores from its start, one bit for each. Only Linux shows
-/// them without unsafe code. On other systems, this process catches all signals.
+/// these signals without unsafe code. On other systems, this process catches all signals.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -629,7 +629,8 @@ fn long_list_shows_its_progress_only_on_a_terminal() {
     for lock in 0..500 {
         redis.command(&["HSET", &format!("lock:{lock}"), OWNER, "1"]);
     }
-    // Nothing is shown within the first second.
+    // `ls` shows its progress only after a second. The pause of Redis makes `ls` take longer than
+    // that.
     let pause = || redis.command(&["CLIENT", "PAUSE", "1500", "ALL"]);
     pause();
     let mut terminal = with_all_signals("script");

@@ -85,7 +85,7 @@ fn top_releases_by_force_after_a_yes() {
     terminal.write("n");
     std::thread::sleep(ms(300));
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1, "it was not confirmed");
-    // If the `y` comes before the question, it has no effect, and this asks again.
+    // If the `y` comes before the question, the `y` has no effect, and this loop asks again.
     eventually("it is released", SOON, || {
         terminal.write("f");
         std::thread::sleep(ms(1_000));

@@ -9,7 +9,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Returns twice the last pause, from `first` up to `longest`, with jitter.
+    /// Returns the next pause: twice the last one, but at least `first` and at most `longest`.
+    /// Jitter then changes this pause by up to 25 %, even beyond these limits.
     pub fn next(&mut self, (first, longest): (Duration, Duration)) -> Duration {
         self.last = self.last.saturating_mul(2).max(first).min(longest);
         spread(self.last)

@@ -15,7 +15,7 @@ pub enum Channels {
 }
 
 impl Channels {
-    /// The command that publishes a message.
+    /// Returns the command that publishes a message.
     #[inline]
     #[must_use]
     pub fn publish(self) -> &'static str {
@@ -25,7 +25,7 @@ impl Channels {
         }
     }
 
-    /// The command that subscribes.
+    /// Returns the command that subscribes.
     #[inline]
     #[must_use]
     pub fn subscribe(self) -> &'static str {
@@ -35,7 +35,7 @@ impl Channels {
         }
     }
 
-    /// The command that ends a subscription.
+    /// Returns the command that ends a subscription.
     #[inline]
     #[must_use]
     pub fn unsubscribe(self) -> &'static str {

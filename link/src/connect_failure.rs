@@ -89,12 +89,12 @@ const OF_SENTINELS: [(&str, &str); 7] = [
 pub(crate) const NAME_SENTINELS: &str = "use addresses of sentinels, or redis://host:port";
 
 impl ConnectFailure {
-    /// A temporary failure.
+    /// Returns a temporary failure.
     pub(crate) fn passing(words: impl Into<String>) -> Self {
         Self { words: words.into(), lasting: false, refused: false, rejection: None, source: None }
     }
 
-    /// A failure that stays until a person changes a setting.
+    /// Returns a failure that stays until a person changes a setting.
     pub(crate) fn lasting(words: impl Into<String>) -> Self {
         Self { lasting: true, ..Self::passing(words) }
     }
@@ -162,9 +162,9 @@ impl ConnectFailure {
         Error::Connect { server, reason, permanent: lasting, source }
     }
 
-    /// The failure if the server rejects HELLO, which carries user and password. Some servers
-    /// repeat text that they do not understand. So if there is a `secret`, the failure does not
-    /// quote the server's text.
+    /// Returns the failure for a server that rejects HELLO, which carries user and password. Some
+    /// servers repeat text that they do not understand. So if there is a `secret`, the failure does
+    /// not quote the server's text.
     pub(crate) fn of_greeting(error: &ServerError, secret: bool) -> Self {
         let words = error.details().unwrap_or_default();
         let known = SENT_AWAY.iter().find(|(part, _)| words.contains(part));
@@ -182,13 +182,13 @@ impl ConnectFailure {
         Self { refused: true, ..failure }
     }
 
-    /// The failure if the server requires a password, and none is set.
+    /// Returns the failure for a server that requires a password, although none is set.
     pub(crate) fn no_password() -> Self {
         Self::rejected(NO_PASSWORD)
     }
 
-    /// The failure if the server rejects a command with `error`. A missing permission lasts until a
-    /// person grants it.
+    /// Returns the failure for a server that rejects a command with `error`. A missing permission
+    /// lasts until a person grants it.
     pub(crate) fn of_refusal(error: &ServerError) -> Self {
         let words = error.details().unwrap_or_default();
         let words = format!("{} {}", shown(error.code()), shown(words));
@@ -219,7 +219,7 @@ impl ConnectFailure {
         }
     }
 
-    /// The failure if the server rejects the database `number`.
+    /// Returns the failure for a server that rejects the database `number`.
     pub(crate) fn of_database(number: u32, error: &ServerError) -> Self {
         let words = error.details().unwrap_or_default();
         Self::lasting(format!(
@@ -229,7 +229,7 @@ impl ConnectFailure {
         ))
     }
 
-    /// The failure if the other side replies but is not Redis.
+    /// Returns the failure for a peer that replies but is not Redis. `why` describes its reply.
     pub(crate) fn not_redis(why: &str) -> Self {
         Self::lasting(format!("this server is not Redis: {why}"))
     }
@@ -252,7 +252,8 @@ fn has_code(error: &ServerError, code: &str) -> bool {
     error.code() == code || words.contains(&format!("-{code} "))
 }
 
-/// Codes of rejections whose text repeats no part of the request.
+/// The codes that a failure may quote even if the request contained a password. Any other code may
+/// be text of the request that the server repeats.
 const PLAIN: [&str; 8] =
     ["BUSY", "CLUSTERDOWN", "DENIED", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "NOPERM"];
 

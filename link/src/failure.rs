@@ -80,7 +80,8 @@ impl Refusal {
 }
 
 impl Failure {
-    /// A rejection with this `code`. Its `message` may name the command.
+    /// Returns a rejection with this `code`. If the `message` names a command, that is the rejected
+    /// command.
     pub fn refused(code: impl Into<String>, message: impl Into<String>) -> Self {
         let message = message.into();
         Self::Refused { code: code.into(), command: command_in(&message), message }
@@ -94,12 +95,12 @@ impl Failure {
         self
     }
 
-    /// No reply came, for this cause.
+    /// Returns the failure of a request that was sent and got no reply, for this `cause`.
     pub fn unanswered(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unanswered(cause.into().into())
     }
 
-    /// The request was never sent, for this cause.
+    /// Returns the failure of a request that was never sent, for this `cause`.
     pub fn unreachable(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unreachable(cause.into().into())
     }
@@ -132,8 +133,8 @@ impl Failure {
         self.is_temporary() && !matches!(self, Self::Unreachable(_))
     }
 
-    /// Returns whether a later retry can help a release. By then, the server may also accept a
-    /// login that it rejects now.
+    /// Returns whether a later retry can help a release. A login that the server rejects now may
+    /// succeed at that retry.
     pub fn is_temporary_for_release(&self) -> bool {
         let is_rejection = |code: &str| matches!(code, "NOAUTH" | "WRONGPASS");
         self.is_temporary() || matches!(self, Self::Refused { code, .. } if is_rejection(code))

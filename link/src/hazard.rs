@@ -52,7 +52,7 @@ pub enum Hazard {
     /// The server evicts keys when its memory is full. Locks are keys with a TTL, which some
     /// policies evict first.
     Evicts {
-        /// Its `maxmemory-policy`.
+        /// The `maxmemory-policy` of the server.
         policy: String,
     },
     /// The server is a replica, and grants no locks.
@@ -61,7 +61,7 @@ pub enum Hazard {
     ClusterNode,
     /// The server is older than the oldest tested version.
     OldVersion {
-        /// The version that it reports.
+        /// The version that the server reports.
         version: String,
     },
     /// The primary has replicas, but accepts writes without them. If the primary is cut off, it
@@ -206,7 +206,8 @@ impl Hazard {
         )
     }
 
-    /// Returns whether a check that finds this hazard cannot find `other`.
+    /// Returns whether this hazard keeps a check from finding `other`. For example, the ACL denies
+    /// the command whose reply would show `other`.
     pub(crate) fn hides(&self, other: &Self) -> bool {
         match self {
             Self::ChecksDenied { .. } => matches!(

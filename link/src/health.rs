@@ -85,7 +85,7 @@ pub struct About {
     pub role: Option<Role>,
     /// The version of the server.
     pub version: Option<String>,
-    /// Its `maxmemory-policy`.
+    /// The `maxmemory-policy` of the server.
     pub eviction_policy: Option<String>,
     /// Whether the memory of the server is full and its policy evicts nothing.
     pub is_full: bool,

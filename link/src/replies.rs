@@ -4,8 +4,8 @@ use redis::{ServerError, Value};
 
 use crate::{failure::Failure, shown::shown};
 
-/// Codes that some servers hide in the text of a script's error, and the text
-/// that shows them.
+/// Codes that some servers hide in the text of a script's error. Each entry has a code, and the
+/// text that reveals it.
 const HIDDEN: [(&str, &str); 9] = [
     ("MISCONF", "MISCONF"),
     ("NOPERM", "NOPERM"),
@@ -19,7 +19,7 @@ const HIDDEN: [(&str, &str); 9] = [
     ("WRONGTYPE", "WRONGTYPE"),
 ];
 
-/// The failure that a rejection of the server means.
+/// Returns the failure that a rejection of the server means.
 pub fn refusal(error: &ServerError) -> Failure {
     refused(error.code(), error.details().unwrap_or_default())
 }

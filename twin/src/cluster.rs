@@ -114,7 +114,7 @@ impl Cluster {
     }
 
     /// Promotes a replica of the primary of a slot, at once and with its current data. Returns the
-    /// index of the replica, or `None` if no replica runs.
+    /// index of the replica. Returns `None` if no replica runs and can reach the other nodes.
     pub fn fail_over(&self, slot: u16) -> Option<usize> {
         let mut truth = self.truth();
         let old = truth.map.owners.of(slot);

@@ -90,8 +90,8 @@ impl Connection {
             return Step::Again;
         }
         let waits = core.faults.stopped && !self.arrived.is_empty();
-        // If a client disconnects while it waits for replicas, the server forgets the client, as
-        // Redis does.
+        // A disconnected client counts as idle even if it waits for replicas. The server then
+        // forgets the client, as Redis does.
         let idle = self.underway.is_empty() && !waits;
         let output = self.closing && self.leaving.is_empty();
         if (self.stream.is_none() && idle) || output {

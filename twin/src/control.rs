@@ -26,8 +26,8 @@ impl Twin {
         self.shared.resumed.notify_waiters();
     }
 
-    /// Kills the server: all connections end, and the server refuses new ones. A replica loses the
-    /// writes that it has not applied yet.
+    /// Kills the server: all connections end, and the server refuses new ones. If the server is a
+    /// replica, it loses the writes that it has not applied yet.
     pub fn kill(&self) {
         let mut core = self.core();
         (core.faults.dead, core.faults.stopped) = (true, false);
@@ -103,7 +103,7 @@ impl Twin {
         self.write(key, |core, _| core.database(0).put(key.as_bytes(), entry));
     }
 
-    /// Puts elements before the first one of a list, in order.
+    /// Inserts elements at the beginning of a list, in the given order.
     pub fn prepend(&self, key: &str, elements: impl IntoIterator<Item = Vec<u8>>) {
         let mut list: VecDeque<_> = elements.into_iter().collect();
         self.write(key, |core, now| {

@@ -128,7 +128,7 @@ impl Keyspace {
         self.find(key, now)?.ok_or_else(|| Reply::error("ERR no such key"))
     }
 
-    /// Changes the value of this type, and deletes it if it becomes empty.
+    /// Changes the value of this type under `key`. If the value becomes empty, deletes the key.
     pub(super) fn change<K: Kind, T>(
         &mut self,
         key: &[u8],

@@ -82,10 +82,10 @@ const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it
 /// What happens to new connections.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Reach {
-    /// The server accepts them.
+    /// The server accepts new connections.
     #[default]
     Open,
-    /// The server refuses them, as a port without a listener does.
+    /// The server refuses new connections, as a port without a listener does.
     Refused,
     /// The client gets no reply to its attempt, however long it waits.
     Silent,

@@ -44,7 +44,8 @@ pub struct Net(Arc<Mutex<Inner>>);
 struct Inner {
     random: Rng,
     servers: BTreeMap<String, Twin>,
-    /// Unreachable addresses, by the host of the client and the address.
+    /// The state of the path to an address, by the host of the client and the address. A missing
+    /// path is open.
     reaches: BTreeMap<(String, String), Reach>,
 }
 

@@ -16,7 +16,7 @@ local globals = {
 -- Random numbers would make two runs with the same seed differ.
 math.random, math.randomseed = nil, nil
 
--- If a script catches the error of a command, it gets the text of the error.
+-- If a script catches the error of a command, the script gets the text of the error.
 local function caught(done, ...)
     if done then
         return true, ...

@@ -13,7 +13,8 @@ const MOST: i64 = 1024 * 1024;
 /// What the bytes of a client begin with.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Request {
-    /// A complete command. The words are in the given vector. The command has this number of bytes.
+    /// A complete command. `first` has stored the positions of its words. The number is the length
+    /// of the command in bytes.
     Whole(usize),
     /// An incomplete command: more bytes must come.
     Part,

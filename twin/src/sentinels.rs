@@ -114,9 +114,9 @@ impl Sentinels {
         self.truth().gossip = delay;
     }
 
-    /// Promotes a replica with its current data. As soon as the other servers learn of the
-    /// failover, they follow the new primary and disconnect their clients. Returns the new primary,
-    /// or `None` if no replica runs.
+    /// Promotes a replica with its current data, and disconnects its clients. As soon as the other
+    /// servers learn of the failover, they follow the new primary and disconnect their clients.
+    /// Returns the new primary, or `None` if no replica runs and can reach the other servers.
     pub fn fail_over(&self) -> Option<Twin> {
         let mut truth = self.truth();
         let (old, lag) = (truth.primary, truth.lag);
@@ -162,7 +162,7 @@ impl Sentinels {
         }
     }
 
-    /// Calls a function when gossip has reached a server.
+    /// Calls a function as soon as gossip has reached a server.
     fn when_reached(&self, server: &Twin, work: impl FnOnce() + Send + 'static) {
         let mut truth = self.truth();
         let gossip = truth.gossip;

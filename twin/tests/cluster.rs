@@ -100,7 +100,7 @@ impl Both {
         self.names.iter().fold(output, |output, (real, twin)| output.replace(real, twin))
     }
 
-    /// Sends `ASKING` to both nodes. It counts only for the next command.
+    /// Sends `ASKING` to both nodes. `ASKING` counts only for the next command.
     async fn asking(&mut self) {
         self.twin.send(&["ASKING"]).await;
         assert_eq!(self.twin.within(ms(1)).await, self.real(&["ASKING"]));

@@ -1,5 +1,5 @@
-//! Does the simulated server reply as Redis does? Both get the same commands, from several clients
-//! in either protocol, and the tests compare every byte of the replies.
+//! Tests that the simulated server replies as Redis does. Both servers get the same commands, from
+//! several clients in either protocol, and the tests compare every byte of the replies.
 //!
 //! The random leases are chosen so that a difference of a few seconds does not show in a reply.
 //! Values that depend on a clock are left out: see [`same`].
@@ -436,7 +436,7 @@ fn lua_in(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the text of each script, after the parts that it shares with other scripts. The parts
+/// Returns each script. Its text begins with the parts that it shares with other scripts. The parts
 /// for several kinds are next to the folders of the kinds. The part for one kind is the prelude in
 /// its folder.
 fn own_scripts() -> Vec<Own> {
@@ -824,7 +824,7 @@ async fn rejections_match_between_redis_and_simulated_server() {
     }
 }
 
-/// The seed of the random commands. Another seed sends other commands.
+/// Returns the seed of the random commands. Another seed sends other commands.
 fn fastrand_seed() -> u64 {
     let given = std::env::var("LEASEHOLD_SEED").ok().and_then(|seed| seed.parse().ok());
     given.unwrap_or(7)

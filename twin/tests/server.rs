@@ -9,7 +9,7 @@ use leasehold_twin::{Cut, Delay, Reach, Refusal, Twin};
 use speaking::{ENDED, Speaker};
 use tokio::time::{Instant, advance, sleep, timeout};
 
-/// A server and one client that speaks RESP3.
+/// Returns a server and one client that speaks RESP3.
 async fn server() -> (Twin, Speaker) {
     let twin = Twin::new(7);
     let client = client(&twin).await;
@@ -93,8 +93,8 @@ async fn key_expires_by_the_virtual_time_of_the_runtime() {
 async fn step_of_the_server_clock_does_not_change_leases() {
     let (twin, mut client) = server().await;
     client.ask("SET a 1 PX 50").await;
-    // This is the fifth command. Each command takes a microsecond, because no two have the same
-    // time.
+    // Each `ask` also sends a PING, so this is the fifth command. Each command takes a microsecond,
+    // because no two commands have the same time.
     assert_eq!(client.ask("TIME").await, "*2 $10 1700000000 $1 4 ");
     twin.step_clock(-3_500_000);
     assert_eq!(client.ask("TIME").await, "*2 $10 1699999996 $6 500006 ");
@@ -388,10 +388,11 @@ async fn wait_counts_replicas_that_have_all_that_was_written() {
     client.ask("SET a 1").await;
     let start = Instant::now();
     assert_eq!(client.ask("WAIT 0 0").await, ":0 ");
-    // The network.
+    // A write reaches a replica after its delay, and the acknowledgement takes the same time: 2 ×
+    // 20 ms and 2 × 50 ms.
     assert_eq!((client.ask("WAIT 1 1000").await.as_str(), start.elapsed()), (":1 ", ms(40)));
     assert_eq!((client.ask("WAIT 2 1000").await.as_str(), start.elapsed()), (":2 ", ms(100)));
-    // The client waits for at most its timeout, and not for the writes of others.
+    // There is no third replica, so `WAIT` ends after its timeout.
     assert_eq!((client.ask("WAIT 3 100").await.as_str(), start.elapsed()), (":2 ", ms(200)));
     far.kill();
     sleep(ms(1_500)).await;
@@ -480,7 +481,7 @@ async fn test_can_inspect_data_and_commands() {
     );
 }
 
-/// A run of two clients on a slow server with faults and a replica.
+/// Returns the log of two clients on a slow server with faults and a replica.
 async fn story(seed: u64) -> Vec<String> {
     let twin = Twin::new(seed);
     let reported = Arc::new(Mutex::new(vec![]));

@@ -1,7 +1,8 @@
 //! Which permissions for locks a user lacks, and the command that grants them.
 //!
 //! The permissions come from the ACL page of the guide, so there is only one list of them. The
-//! client sends `ACL DRYRUN` to each server. This command executes nothing.
+//! client sends `ACL DRYRUN` to each server. `ACL DRYRUN` checks another command without executing
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,8 +82,8 @@ fn rules(is_cluster: bool) -> impl Iterator<Item = &'static str> {
     of("\n## Locks\n").chain(cluster).filter(|word| word.starts_with(['+', '~', '&']))
 }
 
-/// Returns the rule for `name`, and calls that need this rule. Without a name, there are no calls
-/// for a rule about keys or channels. The first call whose command is permitted decides.
+/// Returns the rule for `name`, and calls that need this rule. Without a name, returns `None` for a
+/// rule about keys or channels. See `denying` for which call decides.
 fn calls(rule: &str, name: Option<&str>) -> Option<(String, Vec<Vec<String>>)> {
     let (kind, pattern) = rule.split_at(1);
     if kind == "+" {

@@ -9,8 +9,8 @@ use super::{
     Severity::{Error, Note, Warning},
 };
 
-/// Clients never close an idle connection. If the server closes it sooner than this, they have to
-/// reconnect.
+/// Clients never close an idle connection. If the server closes an idle connection sooner than
+/// this, they have to reconnect.
 const SHORT_TIMEOUT: u64 = 60;
 
 pub(super) fn of_report(report: &ServerReport) -> Vec<Finding> {
@@ -119,7 +119,8 @@ fn connections(report: &ServerReport) -> Vec<Finding> {
     timeout.into_iter().chain(keepalive).collect()
 }
 
-/// Returns the findings of the client itself.
+/// Returns findings from the health report of the client, such as the reason why no lock can be
+/// acquired.
 pub(super) fn of_health(health: &Health, reports: &[ServerReport]) -> Vec<Finding> {
     let has_limit = reports.iter().any(|it| it.info.get("maxmemory").is_some_and(|it| it != "0"));
     let hazards = health.findings.iter().map(|finding| {
@@ -167,7 +168,8 @@ pub(super) fn of_latency(round_trips: &[Duration], ttl: Duration) -> Option<Find
     Some(Finding::new(severity, "latency", "health check", text).remedy("use a longer ttl"))
 }
 
-/// Returns the libraries of all clients. Servers before Redis 7.2 do not know them.
+/// Returns a finding that lists the libraries of all clients. Servers before Redis 7.2 do not know
+/// the library of a client. Several versions of Redisson are a warning.
 pub(super) fn of_clients(reports: &[ServerReport]) -> Option<Finding> {
     let mut counts = BTreeMap::new();
     for client in reports.iter().flat_map(|report| &report.clients) {

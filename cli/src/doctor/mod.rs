@@ -114,8 +114,8 @@ async fn measure(client: &Client) -> (Health, Vec<Duration>) {
     (health, round_trips)
 }
 
-/// Acquires and releases a lock. This loads the scripts, and executes them with the permissions of
-/// this user.
+/// Acquires and releases a lock. Both requests use scripts, so the server loads and executes
+/// scripts with the permissions of this user.
 async fn trial(client: &Client, name: Option<&str>) -> Finding {
     let name = name.map_or_else(String::new, |name| format!("{name}:")) + "leasehold-doctor";
     let tried = async {

@@ -75,7 +75,7 @@ impl Hold {
         }
     }
 
-    /// Leaves the hold of a lock in Redis. If the hold is a permit or a leadership, it is released
+    /// Leaves the hold of a lock in Redis. A permit or a leadership is not left there, but released
     /// in the background.
     pub(crate) fn forget(self) {
         match self {
@@ -103,13 +103,14 @@ impl Hold {
 #[derive(Debug)]
 pub(super) enum Acquired {
     Hold(Hold),
-    /// Another owner holds the lock.
+    /// Another owner holds the lock, or all permits are held.
     Busy,
     /// A command has already started in this period, which ends after this time.
     Done(Duration),
 }
 
-/// Acquires the lock that `run` needs, and records the start of its command.
+/// Acquires what `run` needs: a lock or a permit. With `--once-per`, also records the start of the
+/// command.
 pub(super) async fn acquire(client: &Client, run: &Run) -> Result<Acquired, Exit> {
     let (name, waiting) = (&run.name, &run.waiting);
     if let Some(number) = run.permits {
@@ -182,7 +183,7 @@ pub(crate) async fn busy(client: &Client, run: &Run) -> Result<u8, Exit> {
     }
 }
 
-/// Reports the holder of `lock`.
+/// Reports who holds `lock`, and returns the exit code.
 pub(crate) async fn is_held(client: &Client, lock: &Lock, waiting: &Waiting) -> Result<u8, Exit> {
     let name = lock.name();
     let holder = match lock.holder().await? {
@@ -211,7 +212,7 @@ async fn reader(client: &Client, name: &Name) -> Result<Option<Holder>, Exit> {
     }
 }
 
-/// Returns whether `owner` has the form `UUID:NUMBER`, which all clients use.
+/// Returns whether `owner` begins with a UUID and a colon, as the owners of all clients do.
 fn is_of_a_lock(owner: &Owner) -> bool {
     let client = owner.as_str().split_once(':').map(|(client, _)| client);
     client.is_some_and(|client| Uuid::parse_str(client).is_ok())
@@ -256,7 +257,8 @@ fn or_busy<T>(acquired: Result<Option<T>, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Returns the semaphore `name`, if it has this number of permits, or had no number before.
+/// Returns the semaphore `name`, and sets its number of permits if there is none. Fails if the
+/// semaphore has another number.
 async fn semaphore(client: &Client, name: &str, number: u32) -> Result<ExpirableSemaphore, Exit> {
     let semaphore = client.expirable_semaphore(name)?;
     if semaphore.set_if_absent(number).await? {

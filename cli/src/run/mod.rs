@@ -225,7 +225,8 @@ async fn attend(
             status = command.wait(), if ended.is_none() => {
                 ended = Some(status?);
                 if stopped.is_some() || terminated {
-                    // If the command was stopped, the grace period has already begun.
+                    // If the command was stopped and `kill_at` is `None`, the grace period is over,
+                    // so the rest of the group gets KILL at once.
                     let rest = if stopped.is_some() { Duration::ZERO } else { grace };
                     kill_at = kill_at.or_else(|| Some(Instant::now() + rest));
                 }

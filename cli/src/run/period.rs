@@ -1,9 +1,9 @@
 //! `--once-per`: the record that a command has started in the present period.
 //!
-//! It is a key next to the lock, whose TTL is the period. `run` writes the record while it holds
-//! the lock, and before the command starts. So neither a crash nor a lost lock can start the
-//! command twice. Nothing removes the record before the period ends, because nothing can prove that
-//! a failed command has done no work.
+//! The record is a key next to the lock. The TTL of this key is the period. `run` writes the record
+//! while it holds the lock, and before the command starts. So neither a crash nor a lost lock can
+//! start the command twice. Nothing removes the record before the period ends, because nothing can
+//! prove that a failed command has done no work.
 
 use std::time::Duration;
 

@@ -89,7 +89,8 @@ impl Watcher {
     }
 }
 
-/// Runs until its input ends or a deadline passes.
+/// Runs until the input of the watcher ends or a deadline passes. Then kills the command, if there
+/// is one.
 pub(crate) fn watch(_: impl Iterator<Item = OsString>) -> ExitCode {
     let (mut text, mut order) = (Vec::new(), None::<Order>);
     loop {
@@ -121,8 +122,8 @@ fn has_input(wait: Duration) -> io::Result<bool> {
     }
 }
 
-/// Reads some input. It does not use the buffer of `Stdin`, because `poll` does not see that
-/// buffer. Returns whether there was any input.
+/// Reads some input. This function does not use the buffer of `Stdin`, because `poll` does not see
+/// that buffer. Returns whether there was any input.
 fn read(text: &mut Vec<u8>) -> bool {
     let mut bytes = [0; 512];
     let count = rustix::io::read(io::stdin(), &mut bytes).unwrap_or(0);

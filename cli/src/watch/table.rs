@@ -106,7 +106,8 @@ impl Row {
         (self.error.is_some() || !self.odd.is_empty(), self.waiting)
     }
 
-    /// Returns the shortest time for which the first holder may have held the object.
+    /// Returns how long the object has been held, by the holder with the oldest hold. This hold may
+    /// have begun before this process first saw it.
     pub(crate) fn held_for(&self) -> Option<Duration> {
         let since = self.holders.iter().map(|it| it.since).min()?;
         Some(self.read_at.saturating_sub(since))
@@ -138,7 +139,8 @@ impl Holding {
         self.remaining.zip(self.longest).is_some_and(|(left, longest)| left < longest / 3)
     }
 
-    /// Returns whether the lease ended during `gap`, and not by a release.
+    /// Returns whether the lease ended during `gap`, and not by a release. If at least half of the
+    /// lease was left at the last sample, it was being renewed, so its end counts as a release.
     fn has_expired(&self, gap: Duration) -> bool {
         let is_renewed = |left: Duration| self.longest.is_some_and(|it| left >= it / 2);
         self.remaining.is_some_and(|left| left <= gap && !is_renewed(left))

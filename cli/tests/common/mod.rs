@@ -114,7 +114,7 @@ impl Process {
         Self { child, input, out, err, readers: vec![reads_out, reads_err] }
     }
 
-    /// Waits for a line of its output that begins with `start`.
+    /// Waits for a line that begins with `start` in the output of the process.
     #[track_caller]
     pub(crate) fn wait_for(&self, start: &str) -> String {
         let line = || {
@@ -133,7 +133,7 @@ impl Process {
         found.expect("it was found")
     }
 
-    /// Waits until it has written this text to stderr.
+    /// Waits until the process has written this text to stderr.
     #[track_caller]
     pub(crate) fn wait_for_error(&self, text: &str) {
         eventually(text, SOON, || self.err.lock().unwrap().contains(text));
@@ -159,7 +159,7 @@ impl Process {
         text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     #[track_caller]
     pub(crate) fn ended(mut self) -> Ended {
         use std::os::unix::process::ExitStatusExt;

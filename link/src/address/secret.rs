@@ -12,7 +12,8 @@ impl Secret {
         &self.0
     }
 
-    /// Returns a password as text. Passwords are always made from text.
+    /// Returns a password as text. Passwords are made from text, so the lossy conversion loses
+    /// nothing.
     pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }

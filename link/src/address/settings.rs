@@ -10,16 +10,17 @@ use crate::{channels::Channels, pipe::connector::Connector};
 /// A script that each new connection for commands loads.
 #[derive(Clone, Debug)]
 pub struct Preload {
-    /// The SHA-1 of `text`. The server must return the same one.
+    /// The SHA-1 of `text`. The server must return the same hash when it has loaded the script.
     pub hash: String,
     /// The source of the script.
     pub text: &'static str,
 }
 
-/// Returns the scripts to load on a connection for commands.
+/// A function that returns the scripts which each connection for commands loads.
 pub type Scripts = fn(Channels) -> Vec<Preload>;
 
-/// Counts a lost connection. The arguments are the server and the name of the traffic.
+/// A function that counts a lost connection. Its arguments are the server, and what the connection
+/// was for, such as `commands` or `messages`.
 pub type OnLoss = fn(&str, &'static str);
 
 /// How to reach the servers and to log in, and how long to wait.
@@ -49,7 +50,7 @@ pub struct Settings {
     pub on_loss: OnLoss,
     /// Whether sentinels use TLS. If unset, they use TLS if the servers do.
     pub sentinels_speak_tls: Option<bool>,
-    /// The certificates.
+    /// The TLS settings for servers.
     #[cfg(feature = "tls")]
     pub tls: TlsSettings,
     /// The TLS settings for sentinels, if they differ from those for servers.

@@ -1,4 +1,4 @@
-//! The server and the credentials.
+//! Where a client connects, and with which credentials.
 
 use std::{fmt, path::PathBuf};
 

@@ -68,13 +68,14 @@ fn nodes(
     one: impl Fn(&str) -> Result<Target, Error>,
 ) -> Result<Servers, Error> {
     let all = format!("{scheme}://{rest}");
-    // This checks the whole text before it is split, because a character in a password may look
-    // like the end of the password.
+    // `check` runs before the text is split, because a character in a password may look like the
+    // end of the password.
     check(&all)?;
     let written = Written::of(&all);
     let Written { credentials, hosts, behind, .. } = &written;
     let node = |host: &&str| one(&format!("{scheme}://{credentials}{host}{behind}"));
-    // This check comes first, because its error names which of several addresses is wrong.
+    // `each` runs before `node`, because only the error of `each` names which of several addresses
+    // is wrong.
     written.each(scheme)?;
     let nodes = hosts.iter().map(node).collect::<Result<Vec<_>, _>>()?;
     match nodes.iter().any(|node| node.database != 0) {
@@ -150,7 +151,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Returns whether `scheme` requires TLS.
+/// Returns whether `scheme` uses TLS. Fails if the scheme is unknown, or if this build has no TLS.
 fn with_tls(scheme: &str, url: &str) -> Result<bool, Error> {
     match scheme {
         "redis" | "valkey" => Ok(false),
@@ -373,7 +374,7 @@ fn database(text: &str) -> Result<u32, Error> {
     }
 }
 
-/// Returns `text` with its percent signs decoded, or `None` if it is empty.
+/// Decodes the percent-encoded characters of `text`. Returns `None` if `text` is empty.
 fn decoded(text: &str) -> Result<Option<String>, Error> {
     let decoded = percent_decode_str(text).decode_utf8();
     let decoded = decoded

@@ -28,8 +28,8 @@ use crate::{
     },
 };
 
-/// Once one primary has replied, the other servers have this long to reply that they are primaries,
-/// too.
+/// Once one primary has replied, the servers at the other addresses have this long to reply. The
+/// client then knows whether a second one is also a primary.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Once one server has failed, or is not the primary, the others have this long to reply.
@@ -67,8 +67,8 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// A dialer for `target`, whose connections are named after `client_id`. Connections for
-    /// commands load the scripts in `preloads`.
+    /// Returns a dialer for `target`, whose connections are named after `client_id`. Connections
+    /// for commands load the scripts in `preloads`.
     pub(crate) fn new(
         target: Target,
         settings: &Settings,
@@ -97,7 +97,7 @@ impl Dialer {
         Ok(Self { target, discovery, reach, client_name, preloads, limit, earlier_login, on_loss })
     }
 
-    /// A dialer for a simulated server.
+    /// Returns a dialer for a simulated server.
     pub(crate) fn simulated(connector: Connector, settings: &Settings, client_id: &str) -> Self {
         let host = "simulated".to_owned();
         let place = Place::At(Address::Tcp { host, port: 6379, tls: false });
@@ -128,7 +128,7 @@ impl Dialer {
         (self.on_loss)(server, traffic);
     }
 
-    /// The place of the server as the URL names it.
+    /// Returns the place of the server, as the URL names it.
     pub(crate) fn place(&self) -> String {
         self.discovery.to_string()
     }
@@ -144,7 +144,7 @@ impl Dialer {
         self.target.place == other.target.place
     }
 
-    /// Whether the address of the server may change.
+    /// Returns whether the address of the server may change.
     pub(crate) fn may_change(&self) -> bool {
         self.discovery.may_change()
     }
@@ -160,8 +160,9 @@ impl Dialer {
         self.discovery.found(others.into_iter().zip(asked).filter_map(is_one).collect());
     }
 
-    /// Returns whether the server at `address` is a primary. Returns `None` if there is no reply:
-    /// the server may still be a primary that only this client cannot reach.
+    /// Returns whether the server at `address` is a primary. If the connection fails, returns
+    /// false. Returns `None` after the timeout, because this server may still be a primary that
+    /// only this client cannot reach.
     async fn is_primary(&self, address: &Address) -> Option<bool> {
         let met = timeout(self.limit, self.meet(address)).await.ok()?;
         Some(met.is_some_and(|it| about::must_be_primary(&it).is_ok()))
@@ -231,7 +232,7 @@ impl Dialer {
         asked.map(|replies| (replies, about)).map_err(|failure| self.error(failure))
     }
 
-    /// The failure if no server at `addresses` has replied in time.
+    /// Returns the failure if no server at `addresses` has replied in time.
     fn silence(&self, addresses: &[Address]) -> ConnectFailure {
         let silent = |it: &Address| match self.discovery.origin(it) {
             Some(origin) => {
@@ -323,7 +324,8 @@ impl Dialer {
     }
 }
 
-/// The failure if two servers call themselves primaries: the client cannot know which one is right.
+/// Returns the failure if two servers call themselves primaries. The client cannot know which one
+/// is right.
 fn two(one: &Dialled, other: &Dialled) -> ConnectFailure {
     ConnectFailure::passing(format!(
         "{} and {} are both primaries; demote one of them, or use only one address",

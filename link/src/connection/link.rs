@@ -55,7 +55,7 @@ impl Link {
         let link = Self::new(dialer, watcher, command_timeout);
         let passing = |failure: Failure| ConnectFailure::passing(failure.to_string());
         let connected = match link.supervise(Some(first)) {
-            // This call returns as soon as the supervisor has run and set `state.live`.
+            // `live` returns as soon as the supervisor has run and set `state.live`.
             Ok(()) => link.live().await.map(drop).map_err(passing),
             Err(failure) => Err(passing(failure)),
         };
@@ -94,7 +94,8 @@ impl Link {
         self
     }
 
-    /// Starts a supervisor on the runtime of the caller, if none runs. Each call does this first.
+    /// Starts a supervisor on the runtime of the caller, if none runs. Each request calls this
+    /// function first.
     ///
     /// # Errors
     ///
@@ -143,8 +144,8 @@ impl Link {
     fn check_rejections(&self, wire: &Arc<Wire>, replies: &[Value]) {
         for reply in replies {
             let Value::ServerError(refusal) = reply else { continue };
-            // By now, the link may have a new connection, to another server. The rejection does not
-            // concern that server.
+            // While this reply was under way, the link may have connected to another server. The
+            // rejection does not concern that server.
             let is_live = |live: &Arc<Wire>| Arc::ptr_eq(live, wire);
             if self.state.live.lock().as_ref().is_some_and(is_live) {
                 self.dialer.discovery().refused(refusal);

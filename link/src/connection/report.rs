@@ -35,8 +35,8 @@ impl Reports {
     }
 
     /// Notes that the connection is still down. If it is time to log, returns for how long the
-    /// connection has been down. The first rejected login is logged at once, because the log of the
-    /// loss does not mention it.
+    /// connection has been down. A rejected login is logged at once, because the log of the loss
+    /// does not mention it. But at most one rejection in each log interval is logged at once.
     pub(super) fn still_lost(&mut self, now: Instant, rejected: bool) -> Option<Duration> {
         if rejected && is_long_ago(self.rejection_logged_at, now) {
             self.logged_at = None;
@@ -75,7 +75,7 @@ impl Reports {
     }
 }
 
-/// Whether the log interval since `logged_at` is over.
+/// Returns whether the log interval since `logged_at` is over.
 fn is_long_ago(logged_at: Option<Instant>, now: Instant) -> bool {
     logged_at.is_none_or(|logged_at| now >= logged_at + LOG_INTERVAL)
 }

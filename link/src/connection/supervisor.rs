@@ -72,7 +72,8 @@ struct Outage {
 }
 
 impl Outage {
-    /// Returns `None` if a reply made this client end the connection. The reply explains more.
+    /// Returns `None` if this client ended the connection because the server is no longer the
+    /// primary. The reply that showed this explains more.
     fn lost(ending: &Ending) -> Option<Self> {
         let by_words = matches!(ending, Ending::Demoted);
         let words = || format!("connection lost: {ending}");
@@ -96,12 +97,12 @@ impl State {
         self.connect_failure.lock().as_ref()?.rejection.clone()
     }
 
-    /// The last known state of the server.
+    /// Returns the last known state of the server.
     pub(crate) fn about(&self) -> About {
         self.about.lock().clone()
     }
 
-    /// The server of the last connection.
+    /// Returns the server of the last connection.
     pub(crate) fn server(&self) -> String {
         self.server.lock().clone()
     }
@@ -110,12 +111,12 @@ impl State {
         server.clone_into(&mut self.server.lock());
     }
 
-    /// How often the connection was lost and restored.
+    /// Returns how often the connection was lost and restored.
     pub(crate) fn reconnects(&self) -> u64 {
         self.connections.load(Ordering::Relaxed).saturating_sub(1)
     }
 
-    /// How often the connection was lost.
+    /// Returns how often the connection was lost.
     pub(crate) fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
     }
@@ -125,7 +126,7 @@ impl State {
         self.reports.lock().absence(Instant::now())
     }
 
-    /// Whether there was a connection before.
+    /// Returns whether there was a connection before.
     fn was_connected(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > 0
     }
@@ -236,8 +237,8 @@ impl Supervisor {
                 false => discovery.until_moved(&about).await,
             }
         };
-        // `FuturesUnordered` polls each future only when it is woken. `select!` alone would poll
-        // all of them with each reply.
+        // `FuturesUnordered` polls each of these three futures only when it is woken. `select!`
+        // alone would poll all three with each reply.
         let mut reasons: FuturesUnordered<_> =
             [gives_up.boxed(), is_gone.boxed(), until_moved.boxed()].into_iter().collect();
         // The driver comes first: it reads the received bytes before the server counts as silent.
@@ -350,7 +351,7 @@ impl Drop for Supervisor {
     }
 }
 
-/// The purpose of a connection of `watcher`.
+/// Returns the purpose of the connections that `watcher` uses.
 pub(super) fn purpose(watcher: &Arc<dyn Watcher>) -> Purpose {
     let (commands, watcher) = (watcher.leads(), Arc::downgrade(watcher));
     let on_push: OnPush = Arc::new(move |info| {

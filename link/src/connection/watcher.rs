@@ -10,23 +10,23 @@ use crate::{health::About, pipe::wire::Wire};
 
 /// Receives the events of a link.
 pub(crate) trait Watcher: Send + Sync {
-    /// The name of the traffic of the link, for logs.
+    /// Returns what the link is for, such as `commands`. Logs show this text.
     fn traffic(&self) -> &'static str;
-    /// Whether this is the connection for commands. All other connections to this server must lead
-    /// to the same server as this one.
+    /// Returns whether this is the connection for commands. All other connections to this server
+    /// must lead to the same server as this one.
     fn leads(&self) -> bool {
         false
     }
-    /// A connection to the server `_about` was made.
+    /// Called when a connection to the server `_about` was made, before `up`.
     fn connected(&self, _about: &About) {}
-    /// The link is up, for the first time or again.
+    /// Called when the link is up, for the first time or again.
     fn up(&self) {}
     /// Runs as long as this connection lasts, in the task that drives the connection.
     fn serve<'a>(&'a self, _wire: &'a Wire) -> BoxFuture<'a, Infallible> {
         Box::pin(pending())
     }
-    /// The link is down: messages may be lost until it is up again.
+    /// Called when the link is down. Messages may be lost until the link is up again.
     fn down(&self) {}
-    /// The server pushed a message.
+    /// Called when the server has pushed a message.
     fn pushed(&self, _info: PushInfo) {}
 }

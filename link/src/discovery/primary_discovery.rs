@@ -44,8 +44,8 @@ use crate::{
 const EACH: Duration = Duration::from_secs(1);
 
 /// Before the client replaces a connection to a replica, it makes a pause. The pause is 1 / `PART`
-/// of the time that the client has been connected to replicas, but at most `SELDOM`. This limits
-/// the load of a replica that thousands of clients share.
+/// of the time that the client has been connected to replicas, but at least `EACH` and at most
+/// `SELDOM`. This limits the load of a replica that thousands of clients share.
 const SELDOM: Duration = Duration::from_secs(10);
 const PART: u32 = 4;
 
@@ -90,6 +90,8 @@ impl Leader {
 }
 
 impl PrimaryDiscovery {
+    /// Returns the discovery of `place`, with the sentinels that `place` may name.
+    ///
     /// # Errors
     ///
     /// If the certificates for sentinels are invalid.
@@ -170,7 +172,7 @@ impl PrimaryDiscovery {
         self.sentinels.as_ref().map(Sentinels::failure)
     }
 
-    /// The hazards that sentinels and other primaries cause.
+    /// Returns the hazards that sentinels and other primaries cause.
     pub(crate) fn hazards(&self) -> Vec<Hazard> {
         let sentinels = self.sentinels.as_ref().map(Sentinels::hazards).unwrap_or_default();
         let others = self.others.lock().clone();
@@ -180,8 +182,8 @@ impl PrimaryDiscovery {
         sentinels.into_iter().chain(others).chain(elsewhere).collect()
     }
 
-    /// Returns the origin of `address` as a hint, if sentinels named this address and it may be
-    /// wrong.
+    /// Returns where `address` comes from, as a hint. Returns `None` if there are no sentinels, or
+    /// if the address is probably right.
     pub(crate) fn origin(&self, address: &Address) -> Option<String> {
         let reached = self.reached.lock().contains(&address.to_string());
         self.sentinels.as_ref()?.origin(address, reached)
@@ -210,8 +212,9 @@ impl PrimaryDiscovery {
         self.leader.set(Leader { server: met.server.clone(), run_id: met.run_id.clone() });
     }
 
-    /// Notes that the connection for commands is down. Until it is up again, any server counts as
-    /// the right one, because another connection may be the first to reach the new primary.
+    /// Notes that the connection for commands is down. Until that connection is up again, any
+    /// server counts as the right one, because another connection may be the first to reach the new
+    /// primary.
     pub(crate) fn clear_command_server(&self) {
         let server = self.leader.read(|it| it.server.clone());
         self.leader.set(Leader { server, run_id: None });

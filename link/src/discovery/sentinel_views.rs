@@ -215,7 +215,7 @@ fn is_news(why: &ConnectFailure, before: Option<&ConnectFailure>) -> bool {
     before.is_none_or(|before| why.is_lasting() && !before.is_lasting())
 }
 
-/// The failure of a `sentinel` that has not replied yet.
+/// Returns the failure of a `sentinel` that has not replied yet.
 fn no_answer(sentinel: &Address) -> ConnectFailure {
     match sentinel {
         Address::Tcp { tls: true, .. } => {

@@ -60,7 +60,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 /// it forgets the sentinel until another sentinel lists it again.
 const REST: Duration = Duration::from_secs(5);
 
-/// If a sentinel has replied this recently, the client does not ask it again.
+/// A caller that needs the primary also accepts a reply that is at most this old.
 const JUST_NOW: Duration = Duration::from_millis(100);
 
 /// Once most sentinels have replied, the client waits this long for the others. They may report a
@@ -325,7 +325,8 @@ impl Sentinels {
         }
     }
 
-    /// Makes the client ask when a sentinel publishes a change of this primary.
+    /// Returns a receiver of pushes. It makes the client ask when a sentinel publishes a change of
+    /// this primary.
     fn hints_to(&self, hints: &Arc<Notify>) -> OnPush {
         let (hints, beginning) = (Arc::clone(hints), format!("{} ", self.watched.master));
         Arc::new(move |PushInfo { kind, data }| {
@@ -383,8 +384,8 @@ impl Sentinels {
         Ok(())
     }
 
-    /// The client sends these requests in one write, so that no failover can happen between the
-    /// replies.
+    /// Returns the requests to one sentinel. The client sends them in one write, so that no
+    /// failover can happen between the replies.
     fn requests(&self) -> [Cmd; 4] {
         let about = |what: &str| cmd("SENTINEL").arg(what).arg(&self.watched.master).clone();
         let id = cmd("SENTINEL").arg("MYID").clone();

@@ -14,7 +14,7 @@ pub struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
 type Connecting = BoxFuture<'static, io::Result<Stream>>;
 
 impl Connector {
-    /// A connector that leads to the same server for every address.
+    /// Returns a connector that leads to the same server for every address.
     pub fn by<S, F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
@@ -23,7 +23,7 @@ impl Connector {
         Self::by_address(move |_| connect())
     }
 
-    /// A connector that dials `host:port`.
+    /// Returns a connector whose function `connect` gets the `host:port` to dial.
     pub fn by_address<S, F>(connect: impl Fn(String) -> F + Send + Sync + 'static) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + 'static,

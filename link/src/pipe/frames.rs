@@ -59,7 +59,8 @@ impl Frames {
         self.bytes.len() - self.begin
     }
 
-    /// Discards the received part of a push that is too long.
+    /// Discards the received part of a push that is too long. Returns the frame when the push has
+    /// ended. Fails if a reply is too long.
     fn pass_over(&mut self, end: Option<usize>) -> Result<Option<Frame>, String> {
         let come = self.bytes.len() - self.begin;
         let is_push = self.scan.thrown > 0 || self.bytes.get(self.begin) == Some(&b'>');
@@ -185,7 +186,7 @@ fn read(frame: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// Parses the most common reply, such as `:1`.
+/// Parses an integer, such as `:1`: the most common kind of reply.
 fn number(frame: &[u8]) -> Option<Value> {
     let digits = frame.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
     str::from_utf8(digits).ok()?.parse().ok().map(Value::Int)
@@ -251,15 +252,15 @@ mod tests {
         "|1\r\n+ttl\r\n:3600\r\n:7\r\n",
     ];
 
-    /// Returns the first frame if all bytes come at once.
+    /// Returns the first frame of `bytes`, which are all received at once.
     fn first(bytes: &[u8]) -> Result<Option<Frame>, String> {
         let mut frames = Frames::default();
         frames.space(0).extend_from_slice(bytes);
         frames.take()
     }
 
-    /// Returns all frames if the bytes come in pieces of `size`, and the highest number of kept
-    /// bytes.
+    /// Returns all frames of `bytes`, which are received in pieces of `size`, and the highest
+    /// number of bytes that were kept.
     fn in_pieces(bytes: &[u8], size: usize) -> (Vec<Frame>, usize) {
         let (mut frames, mut taken, mut most) = (Frames::default(), vec![], 0);
         for piece in bytes.chunks(size) {

@@ -14,7 +14,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// A stream whose two directions share one lock.
+    /// Returns a stream whose two directions share one lock.
     pub(crate) fn of(both: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (from, to) = split(both);
         Self { from: Box::new(from), to: Box::new(to) }

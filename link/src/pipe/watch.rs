@@ -15,7 +15,7 @@ use crate::pipe::ending::Ending;
 /// How many checks there are within one command timeout.
 pub(super) const LOOKS: u32 = 4;
 
-/// How many requests were sent and have a reply.
+/// How many requests and replies one connection has had so far.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Progress {
     /// How many requests the client has sent.

@@ -53,7 +53,7 @@ const RETRY: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct Subscriptions<T: SubscriptionTable> {
     subscription_state: Arc<SubscriptionState<T>>,
-    /// Connected at the first subscription, unless it was connected before.
+    /// The connection. `when_wanted` leaves this cell empty until the first subscription.
     link: OnceLock<Link>,
     dialer: Arc<Dialer>,
     command_timeout: Duration,
@@ -162,7 +162,8 @@ impl<T: SubscriptionTable> Subscriptions<T> {
 /// The receiver of events, and the warnings that were logged. All connections of a client share
 /// them.
 pub(crate) struct Hub<T: SubscriptionTable> {
-    /// Tasks that send events lock this before a table. Tasks that send requests never lock it.
+    /// Tasks that send events lock this mutex before a table. Tasks that send requests never lock
+    /// this mutex.
     subscriber: Mutex<Option<Weak<dyn Subscriber<T::Event>>>>,
     log: T::Log,
     /// Notified when the topology may have changed.
@@ -281,8 +282,8 @@ impl<T: SubscriptionTable> SubscriptionState<T> {
             (Channels::Plain, Some(_)) => wire.confirm(&command, PushKind::Subscribe).await,
             (Channels::Plain, None) => wire.confirm(&command, PushKind::Unsubscribe).await,
             (Channels::Sharded, Some(_)) => wire.confirm(&command, PushKind::SSubscribe).await,
-            // This does not wait for the confirmation, because the server sends the same message
-            // without a request if the slot migrates.
+            // `follow` does not wait for the confirmation, because the server pushes the same
+            // confirmation without a request if the slot migrates.
             (Channels::Sharded, None) => wire.follow(&command).await,
         };
         // If no reply comes, the connection is lost, and all subscriptions with it.

@@ -11,7 +11,7 @@ use crate::{channels::Channels, slots::slot_of};
 /// Something that a client subscribes to, by one or several channels. In a cluster, all channels of
 /// a topic lie in one slot, and the subscription follows that slot from node to node.
 pub trait Topic: Clone + fmt::Debug + Ord + Send + Sync + 'static {
-    /// The slot of its channels.
+    /// Returns the slot in which all channels of the topic lie.
     fn slot(&self) -> u16;
 }
 
@@ -30,7 +30,7 @@ pub trait Event: Send + 'static {
     fn unsubscribed(topic: Self::Topic) -> Self;
 }
 
-/// Receives events. The tasks of the connections call it, so it must not block.
+/// Receives events. The tasks of the connections call `receive`, so `receive` must not block.
 pub trait Subscriber<E>: Send + Sync {
     /// Receives `event`.
     fn receive(&self, event: E);

@@ -9,8 +9,8 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{failure::Failure, millis::millis, replica_ack::Evidence, replies};
 
-/// The shortest timeout of `WAIT`, unless the time of a caller ends earlier. Calls that come during
-/// a `WAIT` have to wait for its end.
+/// The shortest timeout of `WAIT`, unless the time of a caller ends earlier. This timeout is short
+/// because calls that come during a `WAIT` have to wait for its end.
 const SHORTEST: Duration = Duration::from_millis(200);
 
 /// The longest timeout of `WAIT`.

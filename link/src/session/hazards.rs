@@ -63,8 +63,9 @@ fn of_version(version: &str) -> Option<Hazard> {
     is_old.then(|| Hazard::OldVersion { version: version.to_owned() })
 }
 
-/// Returns by how much the clocks of the server and of this client differ at least. The server read
-/// its clock at an unknown time between the request and the reply.
+/// Returns a hazard if the clocks of the server and of this client differ by at least `APART`. The
+/// server read its clock at an unknown time between the request and the reply, so the smallest
+/// possible difference counts.
 fn of_clock(info: &Info<'_>) -> Option<Hazard> {
     let there = info.clock()?;
     let (asked, answered) = info.asked;
@@ -73,7 +74,7 @@ fn of_clock(info: &Info<'_>) -> Option<Hazard> {
     (by >= APART).then_some(Hazard::ClockApart { ahead: ahead > behind, by })
 }
 
-/// The hazards of the replicas that a primary lists.
+/// Returns the hazards of the replicas that a primary lists.
 fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
     let replicas = info.replicas();
     let mut all = Vec::new();
@@ -123,7 +124,7 @@ mod tests {
         About { role, version, eviction_policy, ..About::default() }
     }
 
-    /// The hazards of a server with this INFO, requested and received at once.
+    /// Returns the hazards of a server with this INFO, requested and received at once.
     fn of_info(text: &str) -> Vec<Hazard> {
         of_server(&known(), Some(&Info { text, asked: (NOW, NOW) }))
     }

@@ -37,11 +37,11 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Opens streams to `place` and to all addresses that it leads to.
+    /// Returns a `Reach` that opens streams to `place`, and to all addresses that `place` leads to.
     ///
     /// # Errors
     ///
-    /// If the certificates are invalid.
+    /// If the certificates are invalid, or if certificates are set without TLS.
     #[cfg(feature = "tls")]
     pub(crate) fn to(place: &Place, settings: &Settings) -> Result<Arc<Self>, Error> {
         let somebody_speaks = place.addresses().iter().any(Address::speaks_tls);
@@ -61,7 +61,7 @@ impl Reach {
         }))
     }
 
-    /// Opens streams to a simulated server.
+    /// Returns a `Reach` that opens streams to a simulated server.
     pub(crate) fn simulated(connector: Connector) -> Arc<Self> {
         Arc::new(Self {
             resolver: Resolver::default(),
@@ -71,8 +71,8 @@ impl Reach {
         })
     }
 
-    /// Opens streams to the sentinels in `place`. Sentinels without TLS settings of their own use
-    /// those of the servers.
+    /// Returns a `Reach` that opens streams to the sentinels in `place`. Sentinels without TLS
+    /// settings of their own use the settings of the servers.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Reach {
         }))
     }
 
-    /// Opens streams to sentinels, in the same way as to servers.
+    /// Returns the same `Reach`, because without TLS sentinels need no other streams than servers.
     #[cfg(not(feature = "tls"))]
     #[expect(clippy::unnecessary_wraps, reason = "with TLS it looks")]
     pub(crate) fn to_sentinels(
@@ -110,7 +110,7 @@ impl Reach {
         Ok(Arc::clone(self))
     }
 
-    /// Opens streams to `place` and to all addresses that it leads to.
+    /// Returns a `Reach` that opens streams to `place`, and to all addresses that `place` leads to.
     #[cfg(not(feature = "tls"))]
     pub(crate) fn to(_place: &Place, settings: &Settings) -> Result<Arc<Self>, Error> {
         Ok(Arc::new(Self {
@@ -186,12 +186,13 @@ const NO_TLS_URL: &str = "ca_certificates or client_certificate is set, but the 
 const NOT_SPOKEN: &str = "sentinel_ca_certificates or sentinel_client_certificate is set, but the \
                           sentinels use no TLS; write rediss-sentinel://, or set sentinel_tls";
 
-/// The failure if an address needs TLS: the client never sends unencrypted data instead.
+/// Returns the failure for an announced address that needs TLS, if this client uses no TLS. The
+/// client never sends unencrypted data instead.
 fn no_tls() -> ConnectFailure {
     ConnectFailure::lasting("the server announced an address with TLS, but this client uses no TLS")
 }
 
-/// The failure of a server at `address` that has not replied within `limit`.
+/// Returns the failure of a server at `address` that has not replied within `limit`.
 pub(crate) fn silence(limit: Duration, address: &Address) -> ConnectFailure {
     let hint = match address {
         Address::Tcp { tls: true, .. } => "; does this port use TLS?",
@@ -200,7 +201,7 @@ pub(crate) fn silence(limit: Duration, address: &Address) -> ConnectFailure {
     ConnectFailure::passing(format!("no reply within {limit:?}{hint}"))
 }
 
-/// Lets the kernel detect a dead peer.
+/// Sets `TCP_NODELAY`, and the keepalive and the timeout by which the kernel detects a dead peer.
 fn watch_over(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);

@@ -22,6 +22,8 @@ pub(super) struct Tls {
 }
 
 impl Tls {
+    /// Reads the certificates and the key in `settings`.
+    ///
     /// # Errors
     ///
     /// If a certificate or a key is unusable. The error names it.

@@ -64,7 +64,8 @@ pub(crate) struct Cluster<T: SubscriptionTable> {
 struct SlotRequest<'a> {
     slot: u16,
     command: &'a Cmd,
-    /// The script request that `command` comes from, to send it by text; `None` for plain commands.
+    /// The script request from which `command` was made, and the kind of channels. They are needed
+    /// to send the text of the script. `None` for a command that is not a script.
     request: Option<(&'a dyn Request, Channels)>,
 }
 
@@ -139,7 +140,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         let tries = async {
             tokio::select! {
                 biased;
-                // Ends when the nodes were tried. Seeds that reply later are not logged.
+                // Logs seeds that fail until `tried` returns. Seeds that fail later are not logged.
                 never = other_seeds.then(|()| pending::<Infallible>()) => match never {},
                 () = tried(&nodes) => {}
             }

@@ -309,8 +309,8 @@ impl<T: SubscriptionTable> ClusterState<T> {
         Ok(node.unwrap_or_else(|| snapshot.add_slotless(at, self.node(dialer, true), now)))
     }
 
-    /// Returns a dialer for the node at `at`. No lock may be held, because this calls code of the
-    /// user.
+    /// Returns a dialer for the node at `at`. No lock may be held, because this function calls the
+    /// address translation, which is code of the user.
     fn dialer(&self, at: &HostPort) -> Result<Arc<Dialer>, String> {
         let channels = self.channels().unwrap_or_default();
         let dialer =

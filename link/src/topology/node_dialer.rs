@@ -26,6 +26,8 @@ pub(super) struct NodeDialer {
 }
 
 impl NodeDialer {
+    /// Returns a maker of dialers, for the nodes of the cluster to which `seed` belongs.
+    ///
     /// # Errors
     ///
     /// If a certificate is invalid.

@@ -1,9 +1,9 @@
 //! Finds the topology of a cluster: at the start, after a redirect or a lost connection, and every
 //! few seconds.
 //!
-//! One task does this. It starts the next round of requests only after the last round has ended. If
-//! replies differ, the one with the highest epoch counts, because a node that was partitioned has
-//! an older epoch.
+//! One task refreshes the topology. This task starts the next round of requests only after the last
+//! round has ended. If replies differ, the one with the highest epoch counts, because a node that
+//! was partitioned has an older epoch.
 
 use std::{
     collections::BTreeSet,
@@ -289,7 +289,8 @@ fn visited_in_turn(members: &BTreeSet<HostPort>, seeds: &[HostPort]) -> Vec<Host
     all
 }
 
-/// Returns the pause if the topology has not changed for this time.
+/// Returns the pause before the next refresh, if the topology has not changed for the time
+/// `without_news`.
 fn pause(without_news: Duration) -> Duration {
     (without_news / PART).clamp(PAUSES.0, PAUSES.1)
 }

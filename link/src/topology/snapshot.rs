@@ -63,8 +63,8 @@ impl<T: SubscriptionTable> Default for TopologySnapshot<T> {
 }
 
 impl<T: SubscriptionTable> TopologySnapshot<T> {
-    /// Replaces the map, and returns the nodes to drop. It keeps the nodes that it knows, and makes
-    /// the missing ones.
+    /// Replaces the map, and returns the nodes to drop. Nodes of the new map that are already known
+    /// are kept, and `make` makes the others.
     pub(super) fn adopt<D>(
         &mut self,
         map: SlotMap,

@@ -1,6 +1,5 @@
 //! Watches the connection that carries the commands. Warns of hazards, and checks whether they are
-//! resolved.
-//! Sends an event when commands work again after a loss, and when another server replies.
+//! resolved. Sends an event when commands work again after a loss, and when another server replies.
 
 use std::{
     convert::Infallible,
@@ -63,7 +62,7 @@ impl<T: SubscriptionTable> Commands<T> {
         !is_the_same && self.was_up.load(Ordering::Acquire)
     }
 
-    /// Checks after `FIRST`, and then at each interval.
+    /// Runs the checks after `FIRST`, and then at intervals of about `SELDOM`.
     async fn look(&self, wire: &Wire) -> Infallible {
         let mut pause = FIRST;
         loop {

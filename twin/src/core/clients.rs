@@ -247,7 +247,8 @@ impl Core {
         self.deliver(scope, channel, message)
     }
 
-    /// Like [`publish`](Self::publish), for a message from another server.
+    /// Like [`publish`](Self::publish), but the message goes only to clients of this server, and
+    /// not to other servers.
     pub(crate) fn deliver(&mut self, scope: Scope, channel: &[u8], message: &[u8]) -> usize {
         let hearers: Vec<u64> = self.listeners(scope, channel).collect();
         let words = [scope.of_message().as_bytes(), channel, message];

@@ -268,7 +268,8 @@ impl Core {
         self.refusals().into_iter().find(|refusal| refusal.hits(traits))
     }
 
-    /// Returns the faults that affect this command.
+    /// Draws at random which of the faults that a test has set affect this command. A replica
+    /// always rejects writes.
     fn refusals(&mut self) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         for (refusal, per_mille) in &self.faults.refusals {
@@ -450,7 +451,8 @@ impl Core {
         self.now
     }
 
-    /// Returns the time by which leases end, in milliseconds since 1970.
+    /// Returns the time that decides about TTLs, in milliseconds since 1970. A step of the clock of
+    /// `TIME` does not change this time.
     pub(super) fn now(&self) -> i64 {
         self.micros().div_euclid(1_000)
     }

@@ -54,7 +54,8 @@ pub(super) struct Replication {
     feeds: Vec<Feed>,
     /// The primary that this server follows, if it is a replica.
     leader: Option<Leader>,
-    /// How often `leader` has changed.
+    /// A number that rises when `leader` changes, and when the server is killed. A `Link` with an
+    /// older number has ended.
     term: u64,
     /// The length of the history of the data, counted since the first replica connected.
     offset: u64,
@@ -335,7 +336,7 @@ fn linked(
     Some(core.followed(address, lag))
 }
 
-/// Makes `replica` a primary. If `demotes`, the old primary follows it from now on.
+/// Makes `replica` a primary. If `demotes`, the old primary becomes a replica of the new one.
 pub(crate) fn promote(replica: &Arc<Shared>, demotes: bool) {
     let leader = replica.core().lead();
     if let Some(leader) = leader.filter(|_| demotes)
@@ -354,7 +355,8 @@ struct Link {
 }
 
 impl Link {
-    /// Connects again and again, until the replica follows another primary.
+    /// Connects again and again, until the replica follows another primary, is promoted, or is
+    /// killed.
     async fn run(&self) {
         loop {
             let Some(replica) = self.replica.upgrade() else { return };
