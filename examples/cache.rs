@@ -1,7 +1,7 @@
 //! A cache that all processes share. It asks a slow service only once for each key.
 //!
-//! Run it in two terminals with the same `REDIS_URL`. Without `REDIS_URL`, the two "processes" are
-//! two tasks of this process.
+//! Run this example in two terminals with the same `REDIS_URL`. Without `REDIS_URL`, the two
+//! "processes" are two tasks of this process.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ async fn show_prices(process: &str, prices: Map<String, u64>) -> Result<(), Erro
     Ok(())
 }
 
-/// If the lock of the product is lost meanwhile, this future is dropped, and nothing is inserted.
+/// Asks the service for the price. If the lock of the product is lost meanwhile, this future is
+/// dropped, and nothing is inserted.
 async fn ask_the_service(process: &str, product: &str) -> Result<u64, Error> {
     println!("{process:>5}: asking for {product}");
     sleep(Duration::from_millis(300)).await;

@@ -1,7 +1,7 @@
 //! A replacement of cron: each run of a job happens once, on one of all machines.
 //!
-//! Run it in two terminals with the same `REDIS_URL`. Without `REDIS_URL`, the two "machines" are
-//! two tasks of this process.
+//! Run this example in two terminals with the same `REDIS_URL`. Without `REDIS_URL`, the two
+//! "machines" are two tasks of this process.
 //!
 //! A map has the time of the last run of each job. The program writes this time under the lock of
 //! the job, and only if it still holds the lock. So a run that has started on one machine starts on
@@ -19,7 +19,8 @@ const JOB: &str = "nightly-close";
 /// a day.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How far the clock of the other machine is behind. This time is longer than the work takes.
+/// How far the clock of the other machine is behind. This time is longer than the work takes, so
+/// the other machine comes when the run has already ended.
 const BEHIND: Duration = Duration::from_millis(300);
 
 /// The example ends after this number of runs. A real program continues until it is stopped.
@@ -68,7 +69,8 @@ async fn next_time(behind: Duration) -> u64 {
     number
 }
 
-/// Runs the job if no other machine runs it. Returns whether this machine has run it.
+/// Runs the job if no other machine runs it or has run it. Returns whether this machine has run the
+/// job.
 async fn run_once(machine: &str, last: &Map<String, u64>, time: u64) -> Result<bool, Error> {
     // If a run hangs, it loses the lock after two periods.
     let lock = last.lock(JOB)?.max_hold(2 * PERIOD);

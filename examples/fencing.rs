@@ -36,7 +36,8 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// A read also presents its token. From then on, holders with lower tokens are rejected.
+    /// Returns the total. A read also presents its token: from then on, the gate, if there is one,
+    /// rejects lower tokens.
     fn read(&self, token: u64) -> Result<u32, Stale> {
         self.pass(token, || *self.total.lock().expect("nobody panics"))
     }
@@ -53,7 +54,8 @@ impl Ledger {
     }
 }
 
-/// Ada is paused between her read and her write.
+/// Plays the story: Bob adds to the order while Ada is paused between her read and her write.
+/// Returns the final total.
 async fn tell(ledger: &Ledger) -> Result<u32, Error> {
     let store = MemoryStore::new();
     let (ada, bob) = (Client::with_store(&store), Client::with_store(&store));

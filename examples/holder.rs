@@ -4,9 +4,9 @@
 //! holder URL NAME TTL_IN_MILLISECONDS
 //! ```
 //!
-//! It prints `waiting`, and then `held OWNER`. The process holds the lock until it reads `release`
-//! from stdin. Then it releases the lock, prints `released`, and ends. If the lock is lost, it
-//! prints `lost` and the reason, and ends at once.
+//! The process prints `waiting`, and then `held OWNER`. The process holds the lock until it reads
+//! `release` from stdin. Then it releases the lock, prints `released`, and ends. If the lock is
+//! lost, it prints `lost` and the reason, and ends at once.
 
 use std::{error::Error, time::Duration};
 

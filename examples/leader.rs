@@ -1,7 +1,8 @@
 //! A worker that runs in many processes, but works in only one of them: the leader.
 //!
-//! Run it in two terminals with the same `REDIS_URL`, and kill the process that leads. Without
-//! `REDIS_URL`, the two "processes" are two tasks of this process, and the first leader steps down.
+//! Run this example in two terminals with the same `REDIS_URL`, and kill the process that leads.
+//! Without `REDIS_URL`, the two "processes" are two tasks of this process, and the first leader
+//! steps down.
 //!
 //! ```text
 //! leader [NAME]

@@ -22,7 +22,8 @@ const TTL: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Installed before the first client is created.
+    // The recorder must be installed before the first client is created, because each new client
+    // describes the metrics to the recorder.
     let page = recorder()?;
     leasehold::metrics::label_locks(|name| name.starts_with("orders:").then_some("orders:*"));
     let client = match std::env::var("REDIS_URL") {
@@ -55,7 +56,7 @@ fn recorder() -> Result<PrometheusHandle, Box<dyn std::error::Error>> {
     Ok(exporter.install_recorder()?)
 }
 
-/// Short holds, for which other workers wait.
+/// Works under short holds, for which other workers wait.
 async fn work(lock: Lock, limiter: RateLimiter) {
     loop {
         let worked = lock.run_within(Duration::from_millis(400), async |_held| {
@@ -66,14 +67,15 @@ async fn work(lock: Lock, limiter: RateLimiter) {
     }
 }
 
-/// Long holds, which the client must renew.
+/// Works under long holds, which the client must renew.
 async fn report(lock: Lock) {
     loop {
         note(lock.run(async |_held| sleep(3 * TTL).await).await).await;
     }
 }
 
-/// If another worker was faster, the lock was lost, or Redis is down, the worker continues.
+/// Logs an error, such as a lost lock or an unreachable Redis, and pauses. If only the timeout
+/// ended, because other workers held the lock, does nothing.
 async fn note(worked: Result<(), Error>) {
     match worked {
         Err(error) if !error.is_busy() => {

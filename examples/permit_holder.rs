@@ -4,7 +4,7 @@
 //! permit_holder URL NAME TTL_IN_MILLISECONDS
 //! ```
 //!
-//! It prints `held ID`, and holds until it is killed.
+//! The process prints `held ID`, and holds the permit until it is killed.
 
 use std::{error::Error, time::Duration};
 

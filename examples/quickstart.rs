@@ -114,7 +114,7 @@ impl Place {
         }
     }
 
-    /// A description without the URL, which may contain a password.
+    /// Returns a description without the URL, which may contain a password.
     fn said(&self) -> &'static str {
         match self {
             Self::Memory(_) => "a simulated Redis (set REDIS_URL for a real one)",

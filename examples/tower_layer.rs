@@ -34,7 +34,7 @@ pub(crate) struct LockLayer<K> {
 }
 
 impl<K> LockLayer<K> {
-    /// A request waits for its lock at most for `timeout`.
+    /// Creates a layer whose requests wait for their locks for at most `timeout`.
     pub(crate) fn new(client: Client, timeout: Duration, key: K) -> Self {
         Self { client, timeout, key }
     }
@@ -102,7 +102,8 @@ pub(crate) fn app(client: Client) -> Router {
     Router::new().route("/accounts/{account}", get(read).post(book)).layer(layers)
 }
 
-/// Only requests that change an account take its lock.
+/// Returns the path of a `POST` request, which names the changed account and the lock. Other
+/// requests take no lock.
 fn account_of(request: &Request) -> Option<String> {
     (request.method() == Method::POST).then(|| request.uri().path().trim_matches('/').into())
 }
@@ -116,7 +117,7 @@ async fn book() -> &'static str {
     "booked\n"
 }
 
-/// The reply to a client whose request did not run, or whose lock was lost.
+/// Returns the reply to a client whose request did not run, or whose lock was lost.
 async fn reply_of(error: BoxError) -> (StatusCode, &'static str) {
     eprintln!("{error}");
     match error.downcast_ref::<Error>() {

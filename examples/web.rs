@@ -7,7 +7,7 @@
 //! curl -i localhost:3000/ready                  # for a load balancer: 200, or 503
 //! ```
 //!
-//! It starts even if Redis is down, and is ready as soon as Redis replies.
+//! The service starts even if Redis is down, and is ready as soon as Redis replies.
 //!
 //! If a client closes its connection, axum drops the handler. This drops the work and releases the
 //! lock. After Ctrl-C, running requests finish.
@@ -82,12 +82,12 @@ async fn bill(held: &LockContext, order: &str) -> Result<String, Error> {
     Ok(format!("billed {order}\n"))
 }
 
-/// Every metric of the client, in the text format of Prometheus.
+/// Returns every metric of the client, in the text format of Prometheus.
 async fn metrics(State(client): State<Client>) -> String {
     client.stats().prometheus()
 }
 
-/// Whether a load balancer should send requests to this instance.
+/// Replies whether a load balancer should send requests to this instance.
 async fn ready(State(client): State<Client>) -> (StatusCode, &'static str) {
     match client.health().await.obstacle {
         None => (StatusCode::OK, "ready\n"),

@@ -186,9 +186,9 @@ impl Client {
 
     /// Returns the fair lock `name`, Redisson's `RFairLock`. Sends no request.
     ///
-    /// All waiting tasks of all processes acquire it in the order in which they came. It needs more
-    /// requests than [`lock`](Self::lock). [The guide][crate::docs::guide::primitives] says when to
-    /// use which of them.
+    /// All waiting tasks of all processes acquire the lock in the order in which they came. A fair
+    /// lock needs more requests than [`lock`](Self::lock). [The
+    /// guide][crate::docs::guide::primitives] says when to use which of them.
     ///
     /// # Errors
     ///

@@ -13,7 +13,8 @@ use crate::{
 /// The end of the reason of [`Error::Unavailable`], if a request was sent and got no reply.
 pub(crate) const MAY_HAVE_HAPPENED: &str = "; the request may have been executed";
 
-/// The same, if the reason says that the store is unreachable now.
+/// The end of the reason of [`Error::Unavailable`], if an earlier request got no reply and the
+/// store is unreachable now.
 pub(crate) const EARLIER_MAY_HAVE_HAPPENED: &str =
     "; an earlier attempt of the request may have been executed";
 

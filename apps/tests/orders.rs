@@ -26,7 +26,7 @@ struct World {
 }
 
 impl World {
-    /// One order, whose total is 10.
+    /// Starts Redis, and PostgreSQL with one order, whose total is 10.
     fn with_one_order() -> Self {
         let postgres = Postgres::start();
         postgres.sql(app::TABLE);
@@ -34,7 +34,7 @@ impl World {
         Self { redis: Redis::start(), postgres }
     }
 
-    /// Another instance of the service, as if it ran in another process.
+    /// Creates another instance of the service, as if it ran in another process.
     async fn shop(&self, work: Duration) -> Shop {
         let rows = PgPool::connect(&self.postgres.url()).await.unwrap();
         Shop { locks: Client::connect(&self.redis.url()).await.unwrap(), rows, work }

@@ -412,7 +412,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(20);
 
     /// Once, a thread lost its write hold, and acquired the write side again while it still had its
-    /// read hold. It then waited for itself.
+    /// read hold. The thread then waited for itself.
     #[test]
     fn thread_with_a_read_hold_cannot_reacquire_its_lost_write_hold() {
         let store = MemoryStore::new();

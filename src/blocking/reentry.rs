@@ -13,8 +13,8 @@ use crate::{domain::Object, primitives::LockContext};
 /// The id of the client and the object. Together they identify a lock in the table of a thread.
 pub(super) type Key = (Arc<str>, Object);
 
-/// An entry of the table: a hold of this thread. It lasts as long as guards of this thread refer to
-/// it. The hold in Redis may last longer, because other threads may share a read hold.
+/// An entry of the table: a hold of this thread. The entry lasts as long as guards of this thread
+/// refer to it. The hold in Redis may last longer, because other threads may share a read hold.
 #[derive(Debug)]
 pub(super) struct ThreadHold {
     key: Key,

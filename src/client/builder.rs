@@ -323,8 +323,8 @@ impl<Made> ClientBuilder<Made> {
 
     /// Sets the number of the database. It replaces the database in the URL.
     ///
-    /// Pub/sub ignores databases. If locks in two databases have the same name, a release of one of
-    /// them also wakes the waiters of the other one, which then send a request in vain.
+    /// Pub/sub ignores databases. If locks in two databases have the same name, a release of one
+    /// lock also wakes the waiters of the other lock. These waiters then send a request in vain.
     ///
     /// # Examples
     ///

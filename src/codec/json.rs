@@ -246,8 +246,8 @@ impl Formatter for Jackson {
 }
 
 /// Sorts the fields of all objects, and leaves out fields whose value is null. `serde_json` does
-/// not always sort: if another crate enables its feature `preserve_order`, it keeps the order of
-/// insertion.
+/// not always sort: if another crate enables the feature `preserve_order`, `serde_json` keeps the
+/// order of insertion.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -5,7 +5,7 @@ use super::{Codec, CodecError};
 /// Writes and reads texts and numbers like `Kryo5Codec`, the default codec of Redisson since 3.19.
 ///
 /// With this codec, Rust can share an `RMap<String, Long>` or an `RSet<String>` with Java programs
-/// that set no codec. It supports `String`, `i32` (Java's `Integer`), `i64` (`Long`), `f64`
+/// that set no codec. The codec supports `String`, `i32` (Java's `Integer`), `i64` (`Long`), `f64`
 /// (`Double`) and `bool`. Only Java can read other objects that Kryo wrote. To share objects, set
 /// `TypedJsonJacksonCodec` in Java.
 ///
@@ -27,7 +27,8 @@ const BOOLEAN: u8 = 5;
 const LONG: u8 = 9;
 const DOUBLE: u8 = 10;
 
-/// The length of the longest ASCII text that Kryo writes without its length.
+/// The length of the longest ASCII text that Kryo writes without its length. The shortest such text
+/// has two characters.
 const SHORT: usize = 32;
 
 impl Codec<String> for Kryo5Text {

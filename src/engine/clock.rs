@@ -101,7 +101,7 @@ fn slept_since_boot() -> Nanos {
     with_sleep - read(ClockId::Monotonic)
 }
 
-/// Other systems only have the monotonic clock, so no suspension is known.
+/// Returns 0, because this crate measures suspensions only on Linux.
 #[cfg(not(target_os = "linux"))]
 fn slept_since_boot() -> Nanos {
     0

@@ -54,12 +54,12 @@ impl Count {
 }
 
 impl Counters {
-    /// How many holds are alive.
+    /// Returns how many holds this client has now.
     pub(crate) fn held(&self) -> u64 {
         self.read(0).held
     }
 
-    /// Counts a hold.
+    /// Counts a new hold.
     pub(super) fn granted(&self, claim: &Claim) {
         self.granted.add(1);
         metrics::hold_began(claim);

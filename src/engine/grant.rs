@@ -23,7 +23,8 @@ pub(crate) struct Grant {
     pub(crate) asked_at: Stamp,
     /// How many replicas are known to have the grant and the tokens of all its holds.
     pub(super) replication: ReplicationStatus,
-    /// Whether an earlier request of this acquisition got no reply.
+    /// Whether an earlier request of this acquisition got no reply. The store may still execute
+    /// that request, even after the release of this grant.
     pub(crate) unsure: bool,
     /// Whether other clients want the lock, as far as this client knows.
     pub(crate) contended: bool,

@@ -56,8 +56,8 @@ impl Held {
         let shared = hold.object().traits().is_shared();
         let among_many = if shared { hold.one_share_less_of_many() } else { None };
         if shared && among_many.is_none() && hold.may_be_shared(now) {
-            // A waiting task that runs during this pause gets a share without a request. This makes
-            // tasks that only acquire and release eight times as fast.
+            // A waiting task that runs during this pause gets a share without a request. This pause
+            // makes tasks that only acquire and release eight times as fast.
             pause().await;
             (now, believed) = look();
         }
@@ -85,7 +85,8 @@ impl Held {
 }
 
 impl Held {
-    /// Ends the hold, but leaves its permits acquired. Another task or process returns them.
+    /// Ends the hold, but leaves its permits acquired. Any task or process can return the permits
+    /// later.
     pub(crate) fn forget(mut self) {
         self.released = true;
         let Watch { hold, engine } = &self.watch;
@@ -94,8 +95,8 @@ impl Held {
 }
 
 impl Held {
-    /// Gives the share up without a release, so that the lease ends the hold. Other shares keep the
-    /// hold.
+    /// Ends the hold in this client without a release, so that its lease ends it in the store. If
+    /// other tasks share a read hold, gives up only this share, and the hold continues.
     pub(crate) fn abandon(mut self) {
         self.released = true;
         let Watch { hold, engine } = &self.watch;
@@ -174,7 +175,8 @@ impl Watch {
         self.hold.shares()
     }
 
-    /// Takes another share: the count in the store grows by one.
+    /// Takes another share. The count in the store grows by one, except for a read hold, whose
+    /// shares the store does not count.
     pub(crate) async fn reenter(&self) -> Result<Held, Error> {
         let Self { hold, engine } = self;
         let ended = |reason| Error::Lost { name: hold.name().clone(), reason };
@@ -261,7 +263,7 @@ impl Watch {
         self.remaining().map(drop).map_err(lost)
     }
 
-    /// For how long the holder may still rely on the hold.
+    /// Returns for how long the holder may still rely on the hold.
     pub(crate) fn remaining(&self) -> Result<Duration, LostReason> {
         self.hold.remaining(self.engine.core.clock.now())
     }
@@ -328,8 +330,8 @@ mod tests {
         }
     }
 
-    /// A guarded write of `value` to the key `data`, where a test sees whether the store executed
-    /// the write.
+    /// Returns a guarded write of `value` to the key `data`, where a test sees whether the store
+    /// executed the write.
     fn write(value: &str) -> [Write; 1] {
         [Write::set("data", value)]
     }

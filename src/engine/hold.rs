@@ -247,8 +247,9 @@ impl Hold {
         state.doubted = false;
         if self.renewed {
             state.leased_at = state.leased_at.max(asked_at);
-            // If the previous hold of the grant sent this renewal, `asked_at` of this hold is
-            // older.
+            // If the previous hold of the grant sent this renewal, `state.asked_at` is older than
+            // the renewal. If a later renewal was sent, `state.asked_at` is newer. So the later
+            // time is kept.
             state.asked_at = state.asked_at.max(asked_at.into());
         }
     }
@@ -367,8 +368,8 @@ impl Hold {
         self.state.lock().more += 1;
     }
 
-    /// Notes a read hold of the same owner. It may keep the lock in the store after the lease of
-    /// this hold. The grant is not handed off.
+    /// Notes a read hold of the same owner. The read hold may keep the lock in the store after the
+    /// lease of this hold. So the grant of this hold is not handed off.
     pub(super) fn note_read_under_write(&self) {
         self.read_under_write.store(true, Ordering::Release);
         self.forbid_handoff();
@@ -418,9 +419,9 @@ impl Hold {
         !state.is_released_in_store && (state.over.is_some() || shared)
     }
 
-    /// Waits until the hold is released in the store. If it was shared, also waits for a short
-    /// window, in which the waiters that it excluded may acquire. If a reader keeps the hold, stops
-    /// after `SHARING_PAST`.
+    /// Waits until the hold is released in the store. If tasks shared the hold, then also waits for
+    /// a short window, in which the excluded waiters may acquire. If a reader keeps the hold for
+    /// longer than `SHARING_PAST`, stops waiting.
     pub(super) async fn leaves_a_window(&self) {
         let left =
             timeout(SHARING_PAST, self.notified_of(|state| state.is_released_in_store)).await;
@@ -526,7 +527,8 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(2);
 
-    /// A store, the engine of a client, and a read lock whose holds may be shared for an hour.
+    /// Returns a store, the engine of a client, and a read lock whose holds may be shared for an
+    /// hour.
     fn readers() -> (MemoryStore, Arc<Engine>, Lock) {
         let memory = MemoryStore::new();
         let engine = Engine::on(&memory, "one");
@@ -550,7 +552,7 @@ mod tests {
         assert_eq!(read.acquire().await.unwrap().owner(), first.owner());
     }
 
-    /// A polling waiter, which no other client can see, acquires in these pauses.
+    /// A polling waiter, which no other client can see, acquires in the pauses of the holder.
     #[tokio::test(start_paused = true)]
     async fn client_pauses_for_a_fiftieth_of_its_short_holds() {
         let lock = Client::with_store(&MemoryStore::new()).lock("orders").unwrap();

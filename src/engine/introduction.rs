@@ -1,7 +1,7 @@
 //! Publishes the client info while the client has holds that last for more than a second.
 //!
-//! This runs in the background task. No acquisition waits for it, and its failure has no effect on
-//! a hold.
+//! This module runs in the background task. No acquisition waits for the client info, and a failure
+//! to publish it has no effect on a hold.
 
 use std::{
     sync::Arc,
@@ -16,7 +16,8 @@ use crate::{
     store::client_info,
 };
 
-/// A hold shorter than this is not published, so it costs no request.
+/// The client info does not list shorter holds. A client with only shorter holds publishes nothing,
+/// so such holds cost no request.
 const LASTS: Duration = Duration::from_secs(1);
 
 /// How long Redis keeps the client info. While a hold lasts, the client info is published again
@@ -68,7 +69,7 @@ pub(super) async fn introduce(
     }
 }
 
-/// The time of day, which only operators read.
+/// Returns the time of day, which only operators read.
 #[expect(clippy::disallowed_methods, reason = "no lease depends on it")]
 pub(super) fn today() -> SystemTime {
     SystemTime::now()

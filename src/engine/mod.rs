@@ -174,7 +174,8 @@ impl Engine {
         engine
     }
 
-    /// Makes sure that the client is open and its background tasks run.
+    /// Starts the background tasks, unless they already run. Returns an error if the client is shut
+    /// down, or if the caller has no runtime.
     pub(crate) fn ready(&self) -> Result<(), Error> {
         if self.core.open.is_closed() {
             return Err(Error::ShutDown);
@@ -186,7 +187,7 @@ impl Engine {
     }
 
     /// Starts the background task on this runtime, unless it runs already. Returns whether the task
-    /// runs. The task does not run if this runtime has ended, too.
+    /// runs. If the caller has no runtime, or this runtime has ended, too, the task does not run.
     fn revive(&self) -> bool {
         // Each acquisition comes here, so the usual case costs only one atomic load.
         let running = self.runs.load(Ordering::Acquire);

@@ -47,8 +47,7 @@ pub(crate) struct Withdrawal {
 }
 
 impl PendingRelease {
-    /// Returns the pending release of `hold` at `now`: its last share was dropped, or no task took
-    /// its hand-off grant.
+    /// Returns the release of `hold`, for the background task to send from `now` on.
     pub(crate) fn of(hold: &Arc<Hold>, mode: ReleaseMode, now: Instant) -> Self {
         // With `Forget`, the release is not repeated for a late grant: the lease of that grant ends
         // it.

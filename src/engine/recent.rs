@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use super::timing::RELEASES_KEPT;
 use crate::domain::{Claim, Mutex, ReleaseMode};
 
-/// The highest number of remembered releases. If there are more, the oldest are forgotten. A new
-/// primary must execute all of them again.
+/// The highest number of remembered releases. If there are more, the oldest are forgotten. The
+/// number is limited, because a new primary must execute all remembered releases again.
 const MOST: usize = 4096;
 
 /// The recent releases of this client, the oldest first.

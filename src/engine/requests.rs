@@ -161,7 +161,7 @@ impl Engine {
 
     /// Releases `object` by force, whatever its holder. Returns whether it had a holder.
     pub(crate) async fn force_release(&self, object: &Object) -> Result<bool, Error> {
-        // A second request might release the lock of a later holder.
+        // Without a retry, because a second request might release the lock of a later holder.
         self.send_once(&object.name, self.core.store.force_release(object)).await
     }
 
@@ -180,7 +180,8 @@ impl Engine {
 
     /// Releases the hold of `claim`. Returns whether its owner had this hold.
     pub(crate) async fn release_hold(&self, claim: &Claim) -> Result<bool, Error> {
-        // A second request would not find the hold that the first one has released.
+        // Without a retry, because a second request would not find the hold that the first request
+        // released. The result would then be `false`.
         let release = self.core.store.release(claim, ReleaseMode::HandOver);
         let released = self.send_once(claim.name(), release).await?;
         Ok(matches!(released, ReleaseReply::Freed(_)))

@@ -49,7 +49,7 @@ pub(crate) async fn pause() {
 }
 
 /// Spawns background tasks. The default spawns them on the runtime of the caller, which must have
-/// one. A simulation replaces it.
+/// one. A simulation uses another spawner.
 pub(crate) type Spawner = Arc<dyn Fn(Job) + Send + Sync>;
 
 pub(crate) fn here() -> Spawner {

@@ -91,14 +91,15 @@ pub(super) const SHARING_PAST: Duration = Duration::from_millis(10);
 pub(super) const SHARING_RESTS: Duration = Duration::from_millis(2);
 
 /// If a hold has lasted for this time, and a task of the same client waits for the lock, the next
-/// renewal logs this.
+/// renewal logs a warning.
 pub(super) const OWN_HOLD_LOGGED: Duration = Duration::from_secs(5);
 
 /// A task that does not take a hand-off grant within this time loses it to the next task.
 pub(super) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
 
 /// How long the owner of the request slot may do nothing although its request is due. The time
-/// counts from the first check that notices this. After it, the next task in line gets the slot.
+/// counts from the first check that finds the owner idle. When the time is over, the next task in
+/// line gets the slot.
 pub(super) const REQUESTER_IDLE_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long the owner of the request slot may wait for a reply, which may be late. The time counts
@@ -172,12 +173,13 @@ const fn most(time: Duration) -> u128 {
 const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(QUEUE_RESTS.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
 const _: () = assert!(IDLE_LIFETIME.as_millis() >= CONTENDED.as_millis());
-// A waiter repeats its request before the store forgets this waiter, however late replies are. The
-// same holds for a waiter with an entry per task.
+// A subscribed waiter with an expiring entry repeats its request before the store forgets this
+// waiter, unless replies are late. A waiter with an entry per task does so even then.
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
-// The waiter that has waited longest repeats its request before the store forgets this waiter.
+// The subscribed waiter that has waited longest repeats its request before the store forgets this
+// waiter, unless replies are late.
 const _: () = assert!(LONGEST_WAITER_RESTS.as_millis() > most(LONGEST_WAIT));
 // If a waiter is too new to be warned of a reservation, its first request is still to come.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
-// A hand-off grant waits only briefly.
+// A hand-off grant waits for its task for at most a tenth of the time of a reservation.
 const _: () = assert!(HANDOFF_RESTS.as_millis() * 10 <= RESERVATION.as_millis());

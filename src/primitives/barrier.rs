@@ -191,8 +191,8 @@ impl Barrier {
         passed
     }
 
-    /// Arrives, and waits until the barrier opens. `lease` is the lease of a member inside, and
-    /// `None` unless this is a double barrier.
+    /// Arrives, and waits until the barrier opens. For a double barrier, `lease` is the lease of a
+    /// member inside. For a barrier, it is `None`.
     pub(super) async fn arrive(
         &self,
         present: &Present,

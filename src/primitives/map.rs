@@ -106,7 +106,7 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
     }
 
     /// Sets whether each change notifies every `RLocalCachedMap` of the same name in Java, so that
-    /// it drops the entry from its cache. Default: no.
+    /// each of these maps drops the entry from its cache. Default: no.
     ///
     /// Without notifications, Java returns an old value for as long as its cache keeps the entry.
     /// With notifications, guarded writes of a [guard](Self::insertion) notify, too. When a
@@ -152,8 +152,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         values.pop().flatten().map(|value| self.value(&value)).transpose()
     }
 
-    /// Returns the values of `keys`, in the order of `keys`. It sends one request for every hundred
-    /// keys.
+    /// Returns the values of `keys`, in the order of `keys`. The call sends one request for every
+    /// hundred keys.
     #[doc = like!(read "get")]
     #[doc = example!(orders:
         "let keys = [\"42\".to_owned(), \"43\".to_owned()];",
@@ -165,7 +165,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         values.map(|bytes| bytes.map(|bytes| self.value(&bytes)).transpose()).collect()
     }
 
-    /// Reads values. If they are too many or too long for one reply, it sends several requests.
+    /// Reads values. If the values are too many or too long for one reply, the call sends several
+    /// requests.
     async fn read(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let (name, mut values) = (self.name(), vec![]);
         while let rest @ [first, ..] = &keys[values.len()..] {
@@ -203,7 +204,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         Ok(self.len().await? == 0)
     }
 
-    /// Returns the entries one by one. It reads a page of entries with each request.
+    /// Returns the entries one by one. Each request reads a page of entries.
     ///
     /// An entry that exists from the first request to the last one is returned at least once, and
     /// **may be returned twice**. An entry that is inserted or removed in between may or may not be
@@ -226,8 +227,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// # Errors
     ///
     /// - [`Error::Codec`] if the codec cannot write the key or the value. Then nothing has changed.
-    ///   It is also the error if the codec cannot read the previous value. Then the new value is
-    ///   set.
+    ///   The call also returns this error if the codec cannot read the previous value. Then the new
+    ///   value is set.
     /// - [`Error::ValueTooLong`] if the new or the previous value is too long. Then nothing has
     ///   changed.
     /// - [`Error::Unavailable`] if the store did not reply within the [request
@@ -373,7 +374,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         decode(self.name(), &Text, &sum.unwrap_or_default())
     }
 
-    /// Sets many entries. It sends one request for every hundred entries.
+    /// Sets many entries. The call sends one request for every hundred entries.
     ///
     /// # Errors
     ///
@@ -496,8 +497,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 }
 
-/// Makes the methods that return a synchronizer of a key. It has the name that the method `$java` of
-/// `RMap` gives to its object.
+/// Makes the methods that return a synchronizer of a key. The synchronizer has the name that the
+/// method `$java` of `RMap` gives to its object.
 macro_rules! synchronizers {
     ($(fn $name:ident() -> $object:ident, $java:literal; $example:literal)+) => {$(
         #[doc = concat!("Returns the [`", stringify!($name), "`](crate::", "Client::",

@@ -3,15 +3,15 @@
 //! A multi-lock consists of its members, and has no keys of its own in Redis. Each member is
 //! granted, renewed, handed off and released like any other lock.
 //!
-//! An acquisition tries all missing members at the same time. If some of them are busy, it waits
-//! for the first busy one, in the order of their names:
+//! An acquisition tries all missing members at the same time. If some of the members are busy, the
+//! acquisition waits for the first busy member, in the order of their names:
 //!
 //! - At first, the acquisition releases the members after the busy one, and keeps the members
-//!   before it. It keeps them while the holder of the busy member changes, because then the queue
-//!   moves.
-//! - If a check finds the same holder as the check before, or if the last check is over, the
-//!   acquisition releases all members. It then waits without a member until the busy one is
-//!   granted.
+//!   before it. The acquisition keeps these members while the holder of the busy member changes,
+//!   because then the queue moves.
+//! - If a check finds the same holder as the check before, or after the last of [`HOLDER_LOOKS`]
+//!   checks, the acquisition releases all members. The acquisition then waits, without a member,
+//!   until the busy member is granted.
 //!
 //! Multi-locks never wait for each other in a circle, because all of them acquire in the same
 //! order. A Redisson multi-lock, or a task with nested locks, may acquire in another order. So it
@@ -325,8 +325,8 @@ impl<'a> Gathered<'a> {
     /// missing member. Returns `None` if all members are held.
     async fn try_missing(&mut self, within: Option<Deadline>) -> Option<Missing> {
         loop {
-            // A member may have been lost while the acquisition waited for another one. Its guard
-            // is dropped here, so that it is tried again.
+            // A member may have been lost while the acquisition waited for another member. This
+            // line drops the guard of a lost member, so that the member is tried again.
             self.guards.iter_mut().for_each(|guard| drop(guard.take_if(|guard| !guard.is_held())));
             if self.guards.iter().all(Option::is_some) {
                 return None;
@@ -394,8 +394,8 @@ impl<'a> Gathered<'a> {
         Missing { at, error: Some(Error::silent(self.members[at].name().clone(), reason)) }
     }
 
-    /// Acquires the busy member `at`. During the wait, keeps only the members before it, and
-    /// releases these when its holder no longer changes.
+    /// Acquires the busy member `at`. During the wait, keeps only the members before `at`, and
+    /// releases these when the holder of the busy member no longer changes.
     async fn wait_for(&mut self, at: usize, within: Option<Deadline>) -> Result<()> {
         let member = &self.members[at];
         let mut wait = Box::pin(wait(member, within));

@@ -107,7 +107,7 @@ impl ReadWriteLock {
 
     /// Acquires the readers' side for a task that holds the writers' side by `writing`.
     ///
-    /// The new guard has an owner and a lease of its own. It may outlive `writing`.
+    /// The new guard has an owner and a lease of its own. The new guard may outlive `writing`.
     ///
     /// # Errors
     ///

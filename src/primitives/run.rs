@@ -294,7 +294,7 @@ where
     // acquire.
     let value = wind_up(on_loss, work).await;
     // The store may still have the hold, for example after `max_hold`. The drop lets a background
-    // task release it, so that the caller gets the outcome at once.
+    // task release the hold, so that the caller gets the outcome at once.
     drop(release);
     match value {
         Some(Ok(value)) => RunOutcome::CompletedAfterLoss { name, value, reason },
@@ -342,7 +342,7 @@ pub(crate) async fn release_within(
     let silent = || Err(Error::silent(name.clone(), format!("no reply within {limit:?}")));
     match at_most(limit, release).await.unwrap_or_else(silent) {
         Ok(lost) => lost.map(|reason| (name, reason)),
-        // The hold lasted until the work completed, so this is not a loss. A background task
+        // The hold lasted until the work completed, so this error is not a loss. A background task
         // continues the release.
         Err(error) => {
             tracing::warn!(target: "leasehold", lock = %name, %error,

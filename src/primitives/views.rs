@@ -1,7 +1,7 @@
 //! Methods that read a hold. The guards and the contexts of several locks have them.
 
 /// Writes methods that delegate to the field `$hold`. `$example` and `$object` make the examples.
-/// The type has a value of type `$of`.
+/// `$of` is the type parameter of the guard, if it has one.
 macro_rules! views {
     ($hold:ident, $example:ident[$($object:tt)*]:
         fn is_held() -> bool; $($held:literal),+;

@@ -47,8 +47,8 @@ use example;
 ///
 /// Use five servers on five machines, which do not replicate each other. With five servers, the
 /// lock still works if two of them are lost. With three or four servers, it still works if one is
-/// lost. With one server, it is a [`Lock`] that needs one more round trip. A server must not be a
-/// member of two different quorums.
+/// lost. With one server, the quorum lock is a [`Lock`] that needs one more round trip. A server
+/// must not be a member of two different quorums.
 ///
 /// **Martin Kleppmann's objection holds**: a majority does not help if a holder is paused for
 /// longer than its lease, or if a clock jumps. A quorum lock has no fencing token. Use it only if a
@@ -143,7 +143,7 @@ impl QuorumClient {
         &self.clients
     }
 
-    /// Returns the lock called `name`. It sends no request.
+    /// Returns the lock called `name`. Sends no request.
     ///
     /// # Errors
     ///
@@ -205,10 +205,10 @@ impl QuorumLock {
 
     /// Acquires the lock, waiting until a majority of the servers grants it.
     ///
-    /// It also waits while no majority can be reached. A waiter joins the queue of the first server
-    /// at which another owner holds the lock. Every two seconds it leaves this queue, asks all
-    /// servers, and joins the end again. So waiters do not acquire in order, and a waiter may wait
-    /// without a bound.
+    /// The call also waits while no majority can be reached. A waiter joins the queue of the first
+    /// server at which another owner holds the lock. Every two seconds it leaves this queue, asks
+    /// all servers, and joins the end again. So waiters do not acquire in order, and a waiter may
+    /// wait without a bound.
     ///
     /// # Errors
     ///
@@ -248,8 +248,8 @@ impl QuorumLock {
 
     /// Acquires the lock if a majority of the servers grants it now, or returns `None`.
     ///
-    /// It returns `None` if another owner holds the lock, or if several callers tried at the same
-    /// time and none of them got a majority.
+    /// The call returns `None` if another owner holds the lock, or if several callers tried at the
+    /// same time and none of them got a majority.
     ///
     /// # Errors
     ///
@@ -276,8 +276,8 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// The errors of [`acquire`](Self::acquire), and the work did not start. [`Error::Lost`], with
-    /// the reason, if the lock was lost while the work ran.
+    /// The errors of [`acquire`](Self::acquire). After these errors, the work did not start.
+    /// [`Error::Lost`], with the reason, if the lock was lost while the work ran.
     ///
     /// # Cancel safety
     ///
@@ -318,8 +318,8 @@ impl QuorumLock {
     /// Releases the lock at each server that replies, no matter which owner holds it. Returns at
     /// how many servers it was held.
     ///
-    /// The holder notices the release at each server by its next renewal there. It reports the loss
-    /// when it has lost a majority, which may be after another client has acquired the lock.
+    /// The holder notices the release at each server by its next renewal there. The holder reports
+    /// the loss when it has lost a majority. Another client may acquire the lock before that.
     ///
     /// # Errors
     ///

@@ -95,8 +95,9 @@ impl QuorumHold {
         self.time_left().ok()
     }
 
-    /// Adds the grant of a vote, and returns its end. Without a grant, returns the next vote of the
-    /// server. If the hold has ended, drops the grant.
+    /// Adds the grant of a vote, and returns the future that awaits the end of this grant. If the
+    /// vote has no grant, returns the future that awaits the next vote of the server. If the hold
+    /// has ended, drops the grant.
     pub(super) fn add(&self, (number, vote): Vote) -> Option<NextEvent> {
         let Some(guard) = vote.ok().and_then(|reply| reply.grant) else {
             return self.ask_after(RETRY_PAUSE, number);
@@ -140,8 +141,8 @@ impl QuorumHold {
         self.over.send_if_modified(|over| over.is_none() && over.replace(reason).is_none());
     }
 
-    /// Awaits the vote of a server. If the server is new, it has lost its data, because a majority
-    /// of the others have theirs.
+    /// Awaits the vote of a server. If the server is new, notes that its data begins now. Such a
+    /// server has lost its data, because a majority of the servers still have theirs.
     pub(super) fn voted(&self, asking: PendingVote) -> NextEvent {
         let members = Arc::clone(&self.members);
         Box::pin(async move {

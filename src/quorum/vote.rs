@@ -1,5 +1,5 @@
-//! One vote: the client requests the lock at all servers at the same time. It has the lock when a
-//! majority has granted it.
+//! One vote: the client requests the lock at all servers at the same time. The client has the lock
+//! when a majority has granted it.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -23,8 +23,8 @@ use crate::{
 /// server that is down would delay the vote for the whole command timeout.
 const VOTE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The vote of the server with this number: its reply, or why it did not reply in time, or rejected
-/// the request.
+/// The vote of the server with this number: its reply, or the error if the server did not reply in
+/// time or rejected the request.
 pub(super) type Vote = (usize, Result<Reply>);
 
 /// The reply of one server.
@@ -40,7 +40,8 @@ pub(super) struct Reply {
 
 impl Reply {
     /// Returns whether the vote must not count yet: the server is new, or has had its data for less
-    /// than a lease. It may have lost the grant of another holder that still relies on it.
+    /// than a lease. Such a server may have lost the grant of another holder, who still relies on
+    /// it.
     fn is_young(&self) -> bool {
         self.data_age.is_none_or(|time| time < self.lease)
     }
@@ -53,7 +54,7 @@ impl Reply {
 /// A future that returns the vote of a server.
 pub(super) type PendingVote = Pin<Box<dyn Future<Output = Vote> + Send>>;
 
-/// The votes so far, of which a majority granted the lock, and the missing ones.
+/// The votes so far, a majority of which granted the lock, and the votes that are still missing.
 pub(super) type Majority = (Vec<Vote>, FuturesUnordered<PendingVote>);
 
 /// Why no majority granted the lock. All grants are released.
@@ -134,7 +135,7 @@ async fn data_age(lock: &Lock, request: DataAge) -> Result<Option<Duration>> {
 
 /// Writes to each new server that it has data from now on (`Note`), so that its votes count after a
 /// lease, or that it always had its data (`Trust`). `Trust` is only valid if all servers are new.
-/// If all servers lost their data at once, it is wrong: see `docs/guarantees.md`.
+/// If all servers lost their data at once, `Trust` is wrong: see `docs/guarantees.md`.
 pub(super) async fn mark_new(members: &[Lock], votes: &mut [Vote], request: DataAge) {
     let new = votes.iter_mut().filter(|vote| is_new(vote));
     join_all(new.map(|(number, vote)| async move {

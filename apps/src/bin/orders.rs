@@ -27,7 +27,8 @@ use tokio::{net::TcpListener, time::sleep};
 pub(crate) const TABLE: &str = "CREATE TABLE IF NOT EXISTS orders (
     id bigint PRIMARY KEY, total bigint NOT NULL, token bigint NOT NULL DEFAULT 0)";
 
-/// Stores the token and reads. After this, holds with lower tokens cannot write.
+/// Stores the token, and reads the total. After this statement, holds with lower tokens cannot
+/// write.
 const READ: &str = "UPDATE orders SET token = $2 WHERE id = $1 AND token <= $2 RETURNING total";
 
 const WRITE: &str = "UPDATE orders SET total = $3, token = $2 WHERE id = $1 AND token <= $2";
@@ -78,7 +79,8 @@ async fn add(
     Path((order, amount)): Path<(i64, i64)>,
 ) -> Result<String, Failed> {
     let lock = shop.locks.fenced_lock(format!("orders:{order}"))?;
-    // After this timeout, no client waits for the reply any more.
+    // HTTP clients do not wait longer than this timeout, so a longer wait for the lock would be
+    // useless.
     let guard = lock.acquire_within(Duration::from_secs(5)).await?;
     let token = guard.token_i64();
     match guard.run(async |_held| shop.add(order, amount, token).await).await {
@@ -110,7 +112,7 @@ impl From<sqlx::Error> for Failed {
     }
 }
 
-/// The log gets the error, and the caller only a status.
+/// Writes the error to the log, and returns only a status to the caller.
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         let reply = match &self {

@@ -21,7 +21,8 @@ use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::Sub
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn error::Error>> {
-    // Installed before the first client is created.
+    // The recorder must be installed before the first client is created, because each new client
+    // describes the metrics to the recorder.
     let telemetry = Telemetry::start("orders")?;
     let client = match std::env::var("REDIS_URL") {
         Ok(url) => Client::connect(&url).await?,

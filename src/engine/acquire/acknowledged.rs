@@ -63,7 +63,7 @@ impl Engine {
     fn log_failure(&self, hold: &Hold, error: &Error) {
         let (lock, owner) = (hold.name(), &hold.grant.claim.owner);
         let due = match error {
-            // The code that ended the hold has logged this.
+            // The code that ended the hold has already logged the reason.
             Error::Lost { .. } | Error::ShutDown => None,
             _ => self.not_replicated.once_more(self.core.clock.now()),
         };
@@ -131,7 +131,8 @@ mod tests {
         store::{Event, Subscriber},
     };
 
-    /// A server with this number of `replicas`, and a lock that needs two of them within a second.
+    /// Creates a server with this number of `replicas`, a client, and a lock that needs two
+    /// acknowledgements.
     fn door(replicas: u32) -> (MemoryStore, Client, Lock) {
         let store = MemoryStore::new();
         store.set_replicas(replicas);

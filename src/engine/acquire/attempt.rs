@@ -2,16 +2,16 @@
 //!
 //! The task has the request slot of the name: it alone sends requests, for all waiters of the name
 //! in this process. If the store grants its first request, the grant becomes a hold. Otherwise the
-//! task subscribes to the name. Then it sends a second request, because it received no message
-//! about a release before the subscription. From the second request on, the store adds a queue
-//! entry. The task waits for a notification or for the end of the holder's lease, whichever is
-//! first. If neither comes, it repeats the request after a few seconds at most. If the attempt is
-//! dropped, a background task withdraws its request.
+//! task subscribes to the name. Then the task sends a second request, because a release before the
+//! subscription sent it no message. From the second request on, the store adds a queue entry. The
+//! task waits for a notification or for the end of the holder's lease, whichever is first. If
+//! neither comes, it repeats the request after a few seconds at most. If the attempt is dropped, a
+//! background task withdraws its request.
 //!
 //! A notification only sets the time of the next request. The task relies only on replies.
 //!
-//! A latch has no hold. `until_open` sends requests in the same way, but needs no withdrawal. A
-//! reply is valid for all tasks that were in line when the request was sent.
+//! A latch has no hold. `until_open` sends requests in the same way, but needs no withdrawal. The
+//! reply that a latch is open is valid for all tasks that were in line when the request was sent.
 //!
 //! The caller may drop the attempt at every await. If the store may still grant the request, a
 //! pending release withdraws it and removes its queue entry. The request slot goes to the next task
@@ -45,9 +45,9 @@ pub(super) struct Attempt<'a> {
     engine: &'a Arc<Engine>,
     request: &'a AcquireRequest,
     claim: Claim,
-    /// The request slot, if the task waits for one.
+    /// The request slot of the task. `None` for a caller that does not wait, such as `try_acquire`.
     slot: Option<RequestSlot>,
-    /// The request that may still be granted, if there is one.
+    /// The lease of the request that may still be granted, if there is one.
     asked: Option<Lease>,
     /// Whether `Core::asking` counts this attempt, so that a shutdown waits for its reply.
     counted: bool,
@@ -132,9 +132,10 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Sends requests until the store grants one or rejects one permanently. Without a request
-    /// slot, sends only one request. This is not an `async fn`, whose future would contain the
-    /// attempt twice and be too large for malloc's fast path.
+    /// Sends requests until the store grants one or a failure is permanent, or until the task gets
+    /// a hand-off grant or loses the request slot. Without a request slot, returns
+    /// [`Error::TimedOut`] if the object is busy. This is not an `async fn`, whose future would
+    /// contain the attempt twice and be too large for malloc's fast path.
     pub(super) fn run(mut self) -> impl Future<Output = Result<AttemptEnd<Held>, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %self.claim.name(), owner = %self.claim.owner);
@@ -208,8 +209,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Sends one request. If the client is shut down meanwhile, this fails, and dropping the
-    /// attempt withdraws the request.
+    /// Sends one request. If the client is shut down meanwhile, the call returns an error, and the
+    /// drop of the attempt withdraws the request.
     async fn ask(&mut self) -> Result<Asked, Error> {
         let engine = self.engine;
         self.counts(self.claim.object.traits().is_held());
@@ -366,8 +367,9 @@ impl<'a> Attempt<'a> {
 
     /// Waits until the next request may get a different reply.
     async fn wait(&mut self) {
-        // The store rounds the rest of a lease down to the millisecond, so at least one millisecond
-        // passes before the next request. A task that is too early sends one more request.
+        // The store rounds the rest of a lease down to the millisecond, so `free_at` may be almost
+        // 1 ms too early. In that time, the pause of at least 1 ms (`max`) prevents a stream of
+        // requests.
         let left = |at: Instant| at.saturating_duration_since(self.engine.core.clock.now());
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
         let alive = match self.claim.object.traits().waiter_record {
@@ -428,7 +430,7 @@ impl Drop for Attempt<'_> {
 }
 
 impl Attempt<'_> {
-    /// If the store may still grant the request, withdraws it. Also withdraws its queue entry.
+    /// Withdraws the request if the store may still grant it, and removes the queue entry.
     fn withdraw(&self) {
         let asked_at = self.asked.filter(|_| self.may_have_been_sent()).map(|lease| lease.asked_at);
         let held = self.claim.object.traits().is_held();
@@ -436,7 +438,7 @@ impl Attempt<'_> {
         if !held || asked_at.is_none() && !queued {
             return;
         }
-        // The lease begins when the store executes the request, which may be up to `LATEST` later.
+        // The lease begins when the store executes the request, up to `LATEST` after it was sent.
         let begins =
             asked_at.map_or_else(|| self.engine.core.clock.now(), |asked_at| asked_at + LATEST);
         let mode = if asked_at.is_some() { ReleaseMode::HandOver } else { ReleaseMode::Leave };

@@ -38,8 +38,8 @@ impl Engine {
         Member { engine: Arc::clone(self), claim, answered, passed: false }
     }
 
-    /// Waits until the dropped members have left, for a short time. The store may still count a
-    /// member that has not left.
+    /// Waits until the dropped members have left, but for at most `LEAVES_WITHIN`. The store counts
+    /// a member until it has left.
     pub(crate) async fn members_leave(&self) {
         timeout(LEAVES_WITHIN, self.core.pending.all_completed()).await.ok();
     }

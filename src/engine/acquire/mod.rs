@@ -188,7 +188,8 @@ impl Engine {
         wait.ended(passed.unwrap_or_else(gave_up))
     }
 
-    /// Sends one request, and waits for its reply for the request timeout, but not beyond `until`.
+    /// Acquires `request` if its object is free now. If a request fails and a retry can help,
+    /// retries until the request timeout or `until`, whichever is first.
     pub(crate) async fn try_acquire(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -323,8 +324,8 @@ impl Engine {
         Ok(slot.goes_on())
     }
 
-    /// Makes the value for a share in a hold of another task. `Entries::share` has already counted
-    /// this share.
+    /// Returns the share of this task in `hold`, which another task has acquired. `Entries::share`
+    /// has already counted this share.
     fn share(self: &Arc<Self>, hold: Arc<Hold>) -> Held {
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             "lock granted: joined the hold of another task of this client");
@@ -387,7 +388,8 @@ impl Engine {
             self.take_back(&hold);
             return Err(Error::ShutDown);
         }
-        // The runtime of the background task may have ended meanwhile.
+        // The background task renews the lease, but its runtime may have ended meanwhile. This call
+        // restarts it.
         self.revive();
         Ok(Held::new(hold, self))
     }
@@ -396,7 +398,7 @@ impl Engine {
         self.grants.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the error of a timeout.
+    /// Returns the error for a caller whose timeout ended after `waited`.
     fn gave_up(&self, object: &Object, waited: Duration, last_reply: &LastReply) -> Error {
         let now = self.core.clock.now();
         let last_reply = last_reply.lock().take();

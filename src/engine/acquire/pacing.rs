@@ -29,9 +29,9 @@ use crate::{
     store::RedisStore,
 };
 
-/// When its permits are free, a waiter waits for another sixteenth of its wait before its request.
-/// Redisson clients send their requests some milliseconds late. Without this delay, they would get
-/// no permits while a Leasehold client waits.
+/// When its permits are free, a waiter waits for another sixteenth of its wait before its request,
+/// if its timeout allows this. Redisson clients send their requests some milliseconds late. Without
+/// this delay, they would get no permits while a Leasehold client waits.
 const LATER: u32 = 16;
 
 /// The upper limit of the delay by [`LATER`].
@@ -62,7 +62,7 @@ impl Line {
         asks_at.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero())
     }
 
-    /// Sleeps as the owner of the turn.
+    /// Sleeps until `asks_at`. The caller is the owner of the turn.
     async fn sleep(&self, asks_at: Instant) {
         *self.asks_at.lock() = Some(asks_at);
         let _wakes = OnDrop::new(|| *self.asks_at.lock() = None);
@@ -155,7 +155,8 @@ impl Engine {
         let until = within.map(|within| within.until);
         let rest = |at: Instant| at.saturating_duration_since(Instant::now());
         let ask = || {
-            // Boxed, because it is called twice and the future of a waiter must be small.
+            // Boxed, because `pace` calls this closure twice, and the future of a waiter must be
+            // small.
             let asked = Box::pin(self.ask_for(until.map_or(LONGEST_TIMEOUT, rest), name, &ask));
             async { self.unless_closed(asked).await? }
         };

@@ -85,7 +85,8 @@ pub(super) struct WaitState {
     /// Until when the owner of the slot sleeps if no notification comes. `None` while the owner
     /// waits for a reply.
     pub(super) sleeps_until: Option<Instant>,
-    /// When a check first found that the request of the slot's owner was due, but not sent.
+    /// When a check first found the owner of the slot idle: its request was due but not sent, or
+    /// its reply had not been processed.
     pub(super) idle_since: Option<Instant>,
     /// The holder in the last reply, and when the request was sent. Some replies name no holder.
     pub(super) seen: Option<(Option<Holder>, Instant)>,
@@ -108,7 +109,7 @@ pub(super) struct WaitState {
 pub(super) enum Wakeup {
     /// The waiter has the request slot.
     Slot,
-    /// The reply to an earlier waiter is also valid for this one.
+    /// The reply to an earlier waiter is also valid for this waiter.
     Answered,
 }
 
@@ -164,7 +165,7 @@ impl Entry {
         self.held.upgrade().filter(|hold| hold.grant.id == grant)
     }
 
-    /// Whether the request slot is with the hold of this grant.
+    /// Whether the hold of this grant keeps the request slot.
     pub(super) fn is_kept_by(&self, grant: u64) -> bool {
         matches!(self.slot, SlotOwner::Hold(id) if id == grant)
     }
@@ -269,8 +270,8 @@ impl Entry {
     }
 
     /// Takes the request slot from a woken task that does not run, if another task waits or the
-    /// woken task has a hand-off grant. Also takes it from a task that no longer sends requests.
-    /// Returns when to check again.
+    /// woken task has a hand-off grant. Also takes the slot from a task that no longer sends
+    /// requests, if another task waits. Returns when to check again.
     pub(super) fn check(&mut self, now: Instant) -> Option<Instant> {
         if let Some(again) = self.look_at_offer(now) {
             return Some(again);

@@ -92,7 +92,8 @@ pub(crate) struct NameRegistry {
 #[derive(Default)]
 struct Entries {
     of: Map<Object, Entry>,
-    /// When to check each name that no task wants, or whose woken waiter may not run.
+    /// When to check each name that no task wants, or whose woken waiter or slot owner may not be
+    /// polled.
     agenda: BTreeSet<(Instant, Object)>,
     /// The last released name for which this client holds back, and until when it sends no request
     /// for this name. One record is enough for a client that always acquires the same name. A
@@ -109,8 +110,9 @@ impl NameRegistry {
         Arc::new(Self { core: Arc::clone(core), listening, entries })
     }
 
-    /// Wakes all waiters because the client is closed. Releases hand-off grants that no task has
-    /// taken. After this, no task gets another hand-off grant.
+    /// Wakes all waiters, by dropping their senders, because the client is closed. Releases
+    /// hand-off grants that no task has taken. After this call, no task gets another hand-off
+    /// grant.
     pub(crate) fn close(&self) {
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
@@ -122,7 +124,8 @@ impl NameRegistry {
         }
     }
 
-    /// Wakes all waiters so that one of them restarts the background task, which has ended.
+    /// Wakes all waiters, by dropping their senders, so that one waiter restarts the background
+    /// task, which has ended.
     pub(super) fn wake_all_waiters(&self) {
         let mut entries = self.entries.lock();
         let all_waits = entries.of.values_mut().filter_map(|entry| entry.wait_state.as_mut());
@@ -276,7 +279,7 @@ impl NameRegistry {
     }
 
     /// Passes on the grant of a `hold` that does not exclude others, such as permits. The owner of
-    /// the request slot gets it, even while this task waits for a reply or sleeps.
+    /// the request slot gets the grant, even while this owner waits for a reply or sleeps.
     fn offer(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
@@ -366,7 +369,8 @@ impl NameRegistry {
 
     // Other clients, events and subscriptions.
 
-    /// Notes the waiters of other clients that a release of `object` found.
+    /// Notes the waiters of other clients that a release of `object` found. If too many names are
+    /// known, does not add another name.
     pub(crate) fn note(&self, object: &Object, others: RemoteWaiters) {
         if others == RemoteWaiters::Nobody {
             return;

@@ -54,7 +54,8 @@ impl NameRegistry {
         };
         let ticket = line_entry.ticket;
         let since = spec.again.and_then(|position| position.since);
-        // A queued waiter needs no time here, because its queue entry has its arrival time.
+        // A waiter with a queue entry needs no arrival time in its position, because the queue
+        // entry has it.
         let counts = object.traits().waiter_record != WaiterRecord::QueueEntry;
         let now = || counts.then(|| self.core.clock.now().into());
         let position = LinePosition { ticket, since: since.or_else(now) };
@@ -130,7 +131,7 @@ impl NameRegistry {
             // A task waits behind the woken waiter now, and the woken waiter may never run.
             entries.plan_check(object, &self.core);
         } else if matches!(entry.slot, SlotOwner::Requester(_)) {
-            // The asking task may never be polled again.
+            // The owner of the request slot may never be polled again.
             entries.plan(object, self.core.clock.now() + REQUESTER_IDLE_LIMIT, &self.core);
         }
         Some(Err(LineEntry { ticket, called, listens_first }))

@@ -50,7 +50,7 @@ impl NameRegistry {
     }
 }
 
-/// The engine of a client, its registry of names, and a lock.
+/// Returns the engine of a new client, its registry of names, and a lock.
 fn door() -> (Arc<Engine>, Arc<NameRegistry>, Object) {
     let engine = client();
     let contention = Arc::clone(&engine.contention);
@@ -72,7 +72,7 @@ fn grant(engine: &Engine, name: &Object, now: Instant) -> Grant {
     }
 }
 
-/// A new hold that keeps the request slot.
+/// Creates a hold that keeps the request slot.
 async fn hold(engine: &Engine, name: &Object) -> Arc<Hold> {
     let slot = engine.contention.line(name, PLAIN, true, || true).await;
     entered(engine, grant(engine, name, Instant::now()), slot)
@@ -101,8 +101,8 @@ fn take_over(engine: &Engine, mut slot: RequestSlot) -> Option<Arc<Hold>> {
     Some(entered(engine, grant, Some(slot)))
 }
 
-/// The background task may end after a task has checked that it runs, and before this task joins
-/// the line.
+/// The background task may end after a waiter has checked that the background task runs, and before
+/// the waiter joins the line.
 #[tokio::test]
 async fn waiter_that_joins_the_line_starts_the_background_task() {
     let (engine, contention, name) = door();

@@ -95,7 +95,7 @@ async fn complete(
     })
 }
 
-/// Waits until `LATEST` after the client was dropped.
+/// Waits until `LATEST` after the client was dropped, and returns the failure of its releases.
 async fn long_unused(core: &Core) -> Failure {
     drop(core.used.acquire().await);
     sleep(LATEST).await;
@@ -142,8 +142,8 @@ async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: In
     }
 }
 
-/// Releases the hold that exists now. If a late grant may follow, returns the release that must run
-/// later.
+/// Releases the hold that exists now. If this release is a repetition, first pauses. If a late
+/// grant may follow, returns the release that must run later.
 async fn withdraw(
     core: &Core,
     contention: &NameRegistry,
@@ -196,7 +196,7 @@ mod tests {
         "WRONGPASS invalid username-password pair or user is disabled.",
     ];
 
-    /// A store, and a client with its engine.
+    /// Returns a store, and a client with its engine.
     fn one() -> (MemoryStore, Arc<Engine>, Client) {
         let memory = MemoryStore::new();
         let engine = Engine::on(&memory, "one");
@@ -204,7 +204,7 @@ mod tests {
         (memory, engine, client)
     }
 
-    /// Three permits, and a guard of one of them.
+    /// Creates a semaphore of three permits, and acquires one of them.
     async fn three() -> (MemoryStore, Client, SemaphoreGuard) {
         let store = MemoryStore::new();
         let client = Client::with_store(&store);

@@ -189,7 +189,7 @@ impl Watchdog {
             tracing::debug!(target: "leasehold", holds = holds.len(), %failure, "renewal batch failed");
             vec![Outcome::Unknown; holds.len()]
         });
-        // Fixed leases are only checked.
+        // Fixed leases are only checked, so they do not count as renewed.
         let of_kind = |which| {
             let both = holds.iter().zip(&outcomes);
             both.filter(|(hold, outcome)| hold.renewed && **outcome == which).count()
@@ -200,7 +200,8 @@ impl Watchdog {
 
         let now = self.core.clock.now();
         let mut plan = self.plan.lock();
-        // Another hold may have the grant by now. If so, both holds have lost it.
+        // After a hand-off, another hold has the grant now. If the store has lost the grant, both
+        // holds have lost it.
         let mut gone = Vec::new();
         for (hold, outcome) in holds.iter().zip(&outcomes) {
             gone.extend(plan.schedule.answered(hold, *outcome, asked_at, now));

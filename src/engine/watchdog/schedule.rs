@@ -56,8 +56,8 @@ pub(super) struct Due {
 }
 
 impl Schedule {
-    /// Plans the renewals of the grant of `hold` from now on. If it is `taken_over`, another hold
-    /// had the grant before.
+    /// Plans the renewals of the grant of `hold` from now on. If `taken_over` is set, another hold
+    /// had this grant before.
     pub(super) fn watch(&mut self, hold: &Arc<Hold>, taken_over: bool) {
         let id = hold.grant.id;
         if let Some(watched) = self.watched.get_mut(&id) {
@@ -164,8 +164,8 @@ impl Schedule {
             watched.hold.asks(now);
         }
         let (hold, ends) = (Arc::clone(&watched.hold), watched.hold.ends());
-        // If no reply comes, the next check is at the end of the lease. The end is read again,
-        // because a reentry also renews the lease.
+        // If no reply comes, the next check is at the end of the lease. Each check reads this end
+        // from the hold, because a reentry also renews the lease.
         self.put_off(id, ends);
         (!in_flight).then_some(hold)
     }
@@ -197,7 +197,8 @@ impl Schedule {
             Awaits::Answer => None,
             Awaits::Another => Some(now.max(asked_at + ECHO)),
         };
-        // The grant may have gone to another hold since the request.
+        // If the grant was handed off after the request, the reply is for the hold that has the
+        // grant now.
         let hold = Arc::clone(&watched.hold);
         match outcome {
             Outcome::Renewed => {

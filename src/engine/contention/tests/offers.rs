@@ -12,7 +12,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_millis(1);
 
-/// A pool of one permit.
+/// Creates a pool of one permit.
 async fn pool() -> (MemoryStore, Arc<Engine>, ExpirableSemaphore) {
     let store = MemoryStore::new();
     let engine = Engine::on(&store, "client");

@@ -10,7 +10,8 @@ const SOON: Duration = Duration::from_millis(2);
 /// Longer than a waiter sleeps between two requests.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Two clients have one permit each.
+/// Returns the semaphore of one client, the permit of this client, and the permit of another
+/// client. No permit is free.
 async fn two_permits() -> (ExpirableSemaphore, ExpirablePermits, ExpirablePermits) {
     let store = MemoryStore::new();
     let [here, there] =

@@ -336,11 +336,11 @@ async fn reader_pauses_for_other_clients_after_sharing_ended() {
         start.elapsed()
     };
     assert_eq!(came(9).await, Duration::ZERO);
-    // if a reader keeps its share, the next one waits for this time
+    // if a reader keeps its share, the next reader waits for `SHARING_PAST`
     assert_eq!(came(11).await, SHARING_PAST);
     // a hold whose budget ended long ago causes no pause
     assert_eq!(came(21).await, Duration::ZERO);
-    // and a hold that no task has shared causes none
+    // and a hold that no task has shared causes no pause
     let alone = read.acquire().await.unwrap();
     sleep(Duration::from_millis(11)).await;
     let start = Instant::now();
