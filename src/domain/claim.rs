@@ -60,11 +60,11 @@ pub(crate) struct Element {
 }
 
 /// Maximum number of tokens that one grant draws, for itself and for the waiters of this process.
-/// If some of them stay unused, later tokens have a gap, which is harmless.
+/// If some tokens stay unused, later tokens have a gap, which is harmless.
 const MOST_TOKENS: usize = 64;
 
-/// Maximum to which a caller may raise the counter of tokens. Scripts count up to 2^53 - 1, so at
-/// least one more grant can draw its tokens.
+/// Maximum to which a caller may raise the counter of tokens. Scripts count only up to 2^53 - 1, so
+/// this number leaves enough tokens for one more grant.
 pub(crate) const MOST_TOKEN: u64 = (1 << 53) - 1 - MOST_TOKENS as u64;
 
 impl Share {
@@ -114,7 +114,6 @@ impl Claim {
     }
 
     /// Returns whether this is a claim of permits of a plain semaphore. Such permits have no lease.
-    /// The store keeps the result of their release, so that it recognizes a repeated release.
     pub(crate) fn is_number(&self) -> bool {
         self.is_endless() && matches!(self.share, Share::Units(_))
     }
@@ -155,7 +154,7 @@ impl Verdict {
     pub(crate) const GRANTED: Self = Self::Granted { token: None, element: None };
 }
 
-/// A fencing token: a later hold of a name has a higher one.
+/// A fencing token: a later hold of a name has a higher token.
 pub(crate) type Token = NonZero<u64>;
 
 /// What a rejected request leaves in the store, such as a queue entry of its owner. The entry ends
@@ -212,7 +211,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// For permits: too few are free, or earlier waiters go first.
+    /// The holder and the remaining time are unknown, as for permits or a latch.
     pub(crate) const UNKNOWN: Self = Self { holder: None, at_most: None, unset: false };
 }
 
@@ -227,7 +226,7 @@ impl From<Holder> for Taken {
 pub(crate) enum ReleaseReply {
     /// The hold has ended; the lock is free or reserved.
     Freed(RemoteWaiters),
-    /// The owner did not hold the lock. If another owner did, it is the `holder`.
+    /// The owner did not hold the lock. If another owner holds it, this is the `holder`.
     NotHeld { holder: Option<Holder> },
 }
 

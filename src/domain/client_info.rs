@@ -179,7 +179,7 @@ fn number(owner: &str) -> &str {
     owner.split_once(':').map_or(owner, |(_, number)| number)
 }
 
-/// Returns the first `LONGEST_REASON` bytes of `reason`, up to a whole character.
+/// Cuts `reason` to at most `LONGEST_REASON` bytes, at the end of a character.
 fn cut(reason: &str) -> &str {
     let end =
         (0..=reason.len().min(LONGEST_REASON)).rev().find(|end| reason.is_char_boundary(*end));

@@ -7,7 +7,7 @@ use super::{Holder, Name, Owner};
 /// The length of the text into which Redisson hashes a key, in bytes.
 const HASH: usize = 22;
 
-/// The ends of the names of synchronizers that belong to a key.
+/// The ends of the names of synchronizers that belong to a key of a map, or to an element of a set.
 const OF_KEYS: [&str; 6] =
     ["lock", "fairlock", "rw_lock", "semaphore", "permitexpirablesemaphore", "countdownlatch"];
 
@@ -34,8 +34,9 @@ pub struct Inspection {
     pub kind: ObjectKind,
     /// The holders, at most a thousand. For the first ten holders, the field includes what their
     /// [client](Holder::client) publishes. In a queue, each holder is the claim of an element. In
-    /// an expirable semaphore, each permit is a holder, whose owner is the id of the permit.
-    /// In a double barrier, each member inside is a holder. Redisson stores no holders of a plain semaphore.
+    /// an expirable semaphore, each permit is a holder, whose owner is the id of the permit. In a
+    /// double barrier, each member inside is a holder. Redisson stores no holders of a plain
+    /// semaphore.
     pub holders: Vec<Holder>,
     /// The known waiters in order, at most a thousand: clients of Leasehold in the queue, tasks and
     /// threads that wait for a fair lock, and members that wait at a barrier.
@@ -211,8 +212,8 @@ impl fmt::Display for ObjectKind {
 pub struct Waiter {
     /// The owner that the waiter will be when it acquires.
     pub owner: Owner,
-    /// How long it has waited. `None` for a waiter of a fair lock, and for a waiter that has let a
-    /// yield window pass.
+    /// How long the waiter has waited. `None` for a waiter of a fair lock, and for a waiter that
+    /// has let a yield window pass.
     pub waited: Option<Duration>,
     /// Whether a waiter of a fair lock sent no request in time: a waiter of Leasehold for 5 s, or a
     /// waiter of Redisson until its deadline. The next request of any client removes an overdue
@@ -234,7 +235,7 @@ pub struct NameCursor {
 }
 
 impl Default for NameCursor {
-    /// The start of a search.
+    /// Returns the start of a search.
     fn default() -> Self {
         Self { next: Some((0, 0)) }
     }

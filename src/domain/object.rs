@@ -42,8 +42,8 @@ pub(crate) struct KindTraits {
 /// How many holds an object has at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Holders {
-    /// One hold, which excludes all others. While it lasts, it keeps the request slot of its
-    /// process. It can be handed off to the next local waiter. If a reply shows another holder, the
+    /// One hold, which excludes all others. The hold keeps the request slot of its process while it
+    /// lasts, and can be handed off to the next local waiter. If a reply shows another holder, the
     /// hold has ended.
     One,
     /// Many holds. A hold can be handed off to the next local waiter that requests the same number
@@ -98,7 +98,8 @@ pub(crate) enum WaiterRecord {
     WaitingTime,
     /// The store does not know which clients wait.
     Nothing,
-    /// The store does not know which clients wait. Another program may also push an element without a notification.
+    /// The store does not know which clients wait. Another program may also push an element without
+    /// a notification.
     Unannounced,
 }
 
@@ -131,7 +132,7 @@ impl Kind {
         KindTraits { holders, waiter_record }
     }
 
-    /// Returns the other side of a read-write lock.
+    /// Returns the other side of a read-write lock, or `None` for any other kind.
     const fn other_side(self) -> Option<Self> {
         match self {
             Self::Read => Some(Self::Write),

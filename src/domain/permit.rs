@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Owner, Share};
 
-/// Maximum number of permits of one claim. The granting script calls a command for each of them. If
+/// Maximum number of permits of one claim. The granting script calls a command for each permit. If
 /// the permits expire together, Redisson's scripts pass all of them to Lua's `unpack`, which takes
 /// at most 8,000.
 pub(crate) const MOST_AT_ONCE: u32 = 7_000;

@@ -42,8 +42,8 @@ impl Rate {
         Self { permits: permits.into(), interval, per_client: false, idle_ttl: None }
     }
 
-    /// Gives each client its own permits. If a client sends no request for two intervals, Redis
-    /// removes the state of this client.
+    /// Gives each client its own permits. Redis removes the state of a client that sends no request
+    /// for two intervals, or for the `idle_ttl` if the rate has one.
     ///
     /// # Examples
     ///

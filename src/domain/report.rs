@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// What one server reports about itself: see [`Client::server_reports`](crate::Client::server_reports).
+/// What one server reports about itself: see
+/// [`Client::server_reports`](crate::Client::server_reports).
 ///
 /// # Examples
 ///

@@ -26,7 +26,7 @@ pub enum WaitStrategy {
     /// The waiter sends requests at growing intervals, as Redisson's spin lock does.
     ///
     /// The first interval is `initial`. Each further interval is twice as long, up to `max`. A
-    /// random part makes each of them up to a quarter longer or shorter. Use this strategy for
+    /// random part makes each interval up to a quarter longer or shorter. Use this strategy for
     /// servers without pub/sub.
     ///
     /// A polling waiter has no queue position: it acquires the lock if one of its requests finds

@@ -93,7 +93,7 @@ pub(crate) enum Event {
     SubscriptionsLost,
     /// From now on, the name has this level. Before that, the client may have missed a release.
     Subscribed(Object, SubscriptionLevel),
-    /// The store is reachable again. It may have lost holds.
+    /// The store is reachable again, but may have lost holds.
     Back,
     /// Commands now go to another server, which may lack the last writes.
     Moved,
@@ -109,14 +109,17 @@ pub(crate) enum Event {
 impl leasehold_link::Event for Event {
     type Topic = Object;
 
+    /// Returns the event which says that the store is reachable again.
     fn back() -> Self {
         Self::Back
     }
 
+    /// Returns the event which says that commands now go to another server.
     fn moved() -> Self {
         Self::Moved
     }
 
+    /// Returns the event which says that the client no longer receives messages about `object`.
     fn unsubscribed(object: Object) -> Self {
         Self::Subscribed(object, SubscriptionLevel::Nothing)
     }

@@ -29,7 +29,7 @@ struct Holders(Arc<Mutex<Vec<(String, QuorumContext)>>>);
 impl Holders {
     fn check_none(&self, when: &str) {
         let mut holders = self.0.lock();
-        // The context of a released hold returns `false`, so its entry goes here.
+        // `is_held` of a released hold returns `false`, so this line removes the entry of the hold.
         holders.retain(|(_, held)| held.is_held());
         let tasks: Vec<_> = holders.iter().map(|(task, _)| task).collect();
         assert!(tasks.is_empty(), "{when}, tasks {tasks:?} hold it");
@@ -58,9 +58,9 @@ async fn contend(task: String, lock: QuorumLock, holders: Holders, trace: Arc<Tr
     holds
 }
 
-/// Repeats one of three faults: two servers reject every request until a third one has lost its
-/// data; one to three servers stop; a server loses its data. If three stop for a *ttl*, checks that
-/// no task relies on a hold.
+/// Causes one fault after the other, each of one of three kinds. Either two servers reject every
+/// request until a third server has lost its data. Or one to three servers stop. Or one server
+/// loses its data. If three servers stop for a *ttl*, checks that no task relies on a hold.
 async fn trouble(servers: &[MemoryStore], holders: Holders, trace: &Trace) {
     let until = Instant::now() + STORY;
     while Instant::now() < until {

@@ -31,7 +31,7 @@ impl Trace {
         writeln!(self.text.lock().unwrap(), "{line}").unwrap();
     }
 
-    /// Whether each event is printed at once.
+    /// Returns whether each event is printed at once.
     pub(super) fn is_verbose(&self) -> bool {
         self.verbose
     }

@@ -72,7 +72,7 @@ async fn repeated_arrival_counts_once(t: &Bench) {
 }
 
 impl Bench {
-    /// Withdraws a member that has arrived. Checks that a repeated withdrawal does nothing.
+    /// Withdraws a member that waits or is inside. Checks that a repeated withdrawal does nothing.
     async fn leaves(&self, claim: &Claim) {
         let left = self.one.release(claim, ReleaseMode::Leave).await.unwrap();
         assert_eq!(left, ReleaseReply::Freed(RemoteWaiters::Nobody));

@@ -51,7 +51,7 @@ impl Bench {
         assert_eq!(given, ReleaseReply::Freed(RemoteWaiters::Nobody));
     }
 
-    /// Each claim acquires the lock and releases it, in this order.
+    /// Lets each claim acquire and release the lock, in this order.
     async fn take_turns<const N: usize>(&self, claims: [&Claim; N]) {
         for claim in claims {
             assert_eq!(self.ask(claim).await, Verdict::GRANTED);

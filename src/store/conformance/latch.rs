@@ -75,7 +75,7 @@ async fn deleted_latch_is_open(t: &Bench) {
     assert!(t.is_open(&latch).await);
 }
 
-/// Another program may set a count of zero. Leasehold never does.
+/// Another program may set a count of zero, as this test does. Leasehold itself never does.
 async fn unset_latch_is_open_and_can_be_set(t: &Bench) {
     let latch = t.latch("none");
     for _ in 0..2 {

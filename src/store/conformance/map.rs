@@ -25,7 +25,7 @@ pub(super) async fn all(t: &Bench) {
     repeated_pop_returns_the_same_element(t).await;
 }
 
-/// The TTL of entries.
+/// The TTL of the entries that expire in these tests.
 const BRIEF: Duration = Duration::from_millis(200);
 
 impl Bench {

@@ -65,7 +65,7 @@ fn ask_event(claim: &Claim, after: Duration) -> Event {
     Event::Ask { object: claim.object.clone(), after }
 }
 
-/// The renewal of the hold of `claim`. Without a `ttl`, it only checks the hold.
+/// Returns the renewal of the hold of `claim`. Without a `ttl`, the renewal only checks the hold.
 fn renewal(claim: &Claim, ttl: Option<Duration>) -> Renewal {
     let Claim { object, owner, share, .. } = claim.clone();
     Renewal { object, owner, share, ttl }
@@ -74,7 +74,8 @@ fn renewal(claim: &Claim, ttl: Option<Duration>) -> Renewal {
 const NOW: Duration = Duration::ZERO;
 
 impl Bench {
-    /// `other` is the store of the client called `id`.
+    /// Creates a bench of two clients. `other` is the store of the client called `id`, whose events
+    /// the bench records.
     pub(crate) fn new(one: Arc<RedisStore>, other: Arc<RedisStore>, id: &str) -> Self {
         let events = Arc::new(ReceivedEvents::default());
         let subscriber: Arc<dyn Subscriber<Event>> = Arc::<ReceivedEvents>::clone(&events);

@@ -165,7 +165,7 @@ async fn renewal_shortens_the_lease_of_an_only_holder(t: &Bench) {
         assert!(is_granted(t, &next).await);
         release(t, &next).await;
     }
-    // The lease of another reader stays.
+    // If one reader shortens its lease, the lease of another reader stays.
     let [one, other, next] = [reader(t, "rw-cut"), reader(t, "rw-cut"), writer(t, "rw-cut")];
     assert!(is_granted(t, &one).await && is_granted(t, &other).await);
     assert_eq!(t.one.renew(&[short(&one)]).await.unwrap(), [Outcome::Renewed]);

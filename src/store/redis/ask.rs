@@ -26,7 +26,7 @@ impl<T, R: FnOnce(&Value) -> Result<T, Failure> + Send> Read<T> for R {}
 
 /// A script or a plain command, with its keys and arguments. All keys are in one slot.
 pub(super) struct Request<'a> {
-    /// The plain command, or the call of the script by its hash for plain channels.
+    /// The plain command; or, for a script, `EVALSHA` with the hash of its text for plain channels.
     pub(super) command: Cmd,
     script: Option<&'a Script>,
     keys: usize,
@@ -91,12 +91,12 @@ impl<'a> Request<'a> {
         Ask { request: self, read }
     }
 
-    /// The name whose type a failure shows if a key has the wrong type.
+    /// Returns the name whose type a failure shows if a key has the wrong type.
     pub(super) fn subject(&self) -> Option<&'a Name> {
         self.about
     }
 
-    /// The name of the script for metrics, or `plain` for a plain command.
+    /// Returns the name of the script for metrics, or `plain` for a plain command.
     pub(super) fn name(&self) -> &'static str {
         self.script.map_or("plain", Script::name)
     }

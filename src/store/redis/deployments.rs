@@ -22,8 +22,8 @@ async fn conforms(url: &str, settings: &Settings) {
     conformance::all(&Bench::new(one, other, "other").below("app:")).await;
 }
 
-/// If a client cannot count the subscribers in a cluster, it never queues; the conformance tests
-/// need a queue.
+/// Fails the test at a server before version 7. There, a client cannot count the subscribers in a
+/// cluster, and never queues; the conformance tests need a queue.
 fn must_count_listeners_in_a_cluster() {
     came_with(7, "the number of subscribers in a whole cluster");
 }
@@ -70,7 +70,7 @@ fn patterns_of_the_guide() -> Vec<&'static str> {
     paragraph.split('\'').skip(1).step_by(2).collect()
 }
 
-/// The permissions that only clusters need, and that only `replicated` needs.
+/// The permission that only clusters need, and the permission that only `replicated` needs.
 const IN_A_CLUSTER: &str = "+asking";
 const OF_REPLICAS: &str = "+wait";
 

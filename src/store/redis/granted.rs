@@ -15,22 +15,24 @@ static TOUCH: LazyLock<Script> = script!("kinds/touch");
 pub(super) struct Granted(pub(super) Evidence);
 
 impl Granted {
-    /// A grant that is a field of the hash `keys[0]`. The other keys belong to the same grant.
+    /// Returns the commands about a grant that is a field of the hash `keys[0]`. The other keys
+    /// belong to the same grant.
     pub(super) fn field(keys: &[&str], field: &str) -> Self {
         let hash = keys.first().copied().unwrap_or_default();
         let look = cmd("HEXISTS").arg(hash).arg(field).clone();
         Self::new(&TOUCH, keys, field.as_bytes(), look)
     }
 
-    /// A grant that `script` writes again, unchanged, and that `look` finds. `EVAL` sends the text
-    /// of the script, because the text is short and was not loaded on this connection.
+    /// Returns the commands about a grant that `script` writes again, unchanged, and that `look`
+    /// checks. `EVAL` sends the text of the script, because the text is short and was not loaded on
+    /// this connection.
     pub(super) fn new(script: &Script, keys: &[&str], what: &[u8], look: Cmd) -> Self {
         let mut touch = cmd("EVAL");
         touch.arg(script.text(Channels::Plain)).arg(keys.len()).arg(keys).arg(what);
         Self(Evidence { touch, look })
     }
 
-    /// The same grant, which the command `look` finds.
+    /// Returns the same commands, but with `look` as the command that checks the grant.
     pub(super) fn found_by(self, look: Cmd) -> Self {
         Self(Evidence { look, ..self.0 })
     }

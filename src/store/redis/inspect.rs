@@ -109,7 +109,7 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         waiters(store, &mut found, now).await?;
         clients(store, &mut found).await;
     }
-    // The key may have been deleted between the requests.
+    // If the key was deleted between the requests, `found` has none of these values.
     let is_there = !found.holders.is_empty()
         || !found.waiters.is_empty()
         || found.number.is_some()
@@ -239,7 +239,7 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
     Ok(true)
 }
 
-/// Whether the reply to `HGETALL key` may be too long.
+/// Returns whether the reply to `HGETALL key` may be too long.
 async fn is_too_large(store: &RedisStore, name: &Name, key: &str) -> Reply<bool> {
     let mut size = cmd("MEMORY");
     size.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
@@ -300,7 +300,7 @@ async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
     Ok(found.number.is_some())
 }
 
-/// The id of a permit, as Redisson shows it.
+/// Returns the id of a permit, as Redisson shows it.
 fn permit(member: &[u8]) -> Owner {
     let id = Uuid::from_slice(member).map(|id| id.as_simple().to_string());
     Owner::lossy(&id.unwrap_or_else(|_| String::from_utf8_lossy(member).into_owned()))
@@ -327,7 +327,8 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
         on("PTTL", &keys::started(&name)),
     ];
     let mut replies = store.topology.call_all(name.as_str().as_bytes(), &questions).await?;
-    // The server rejects this command if the user lacks the permission for its key alone.
+    // The server may reject only the last command, because the user lacks the permission for its
+    // key. `next_start_in` then stays unknown.
     found.next_start_in = replies.pop().as_ref().and_then(millis);
     let replies = replies.into_iter().map(replies::accepted).collect::<Reply<Vec<_>>>()?;
     let [subscribers, token, fair, deadlines, alive, queue, writers] = &replies[..] else {

@@ -2,17 +2,17 @@
 
 use crate::domain::{Name, Owner};
 
-/// The key of the last fencing token of `name`: Redisson's counter, which has no TTL.
+/// Returns the key of the last fencing token of `name`: Redisson's counter, which has no TTL.
 pub(super) fn tokens(name: &Name) -> String {
     redissons("redisson_lock_token", name)
 }
 
-/// The key of the client info of the client with the id `client`.
+/// Returns the key of the client info of the client with the id `client`.
 pub(super) fn client_info(client: &Name) -> String {
     own("leasehold_client__info", client)
 }
 
-/// The key that lives as long as the lease of `owner`, a reader of `name`.
+/// Returns the key that lives as long as the lease of `owner`, a reader of `name`.
 pub(super) fn reader(name: &Name, owner: &Owner) -> String {
     format!("{}:{}:rwlock_timeout:1", in_slot(name), owner.as_str())
 }
@@ -23,22 +23,24 @@ pub(super) fn is_reader(key: &str, name: &Name) -> bool {
     key.strip_prefix(&in_slot(name)).is_some_and(|rest| rest.contains(":rwlock_timeout:"))
 }
 
-/// The key of the waiting writers of `name`, which only Leasehold has.
+/// Returns the key of the waiting writers of `name`, which only Leasehold has.
 pub(super) fn writers(name: &Name) -> String {
     own("leasehold_rwlock__writers", name)
 }
 
-/// The channel on which Redisson's local caches of the map `name` learn which entries changed.
+/// Returns the channel on which Redisson's local caches of the map `name` learn which entries
+/// changed.
 pub(crate) fn topic(name: &Name) -> String {
     suffixed(name, "topic")
 }
 
-/// The name of a synchronizer of an entry of the map or set `name`: `{MAP}:HASH:what`.
+/// Returns the name of a synchronizer of an entry of the map or set `name`: `{MAP}:HASH:what`.
 pub(crate) fn of_entry(name: &Name, hash: &str, what: &str) -> String {
     suffixed(name, &[hash, ":", what].concat())
 }
 
-/// A key or channel that Redisson derives from `name` by a suffix, such as `{door}:timeout`.
+/// Returns a key or channel that Redisson derives from `name` by a suffix, such as
+/// `{door}:timeout`.
 pub(super) fn suffixed(name: &Name, suffix: &str) -> String {
     [&in_slot(name), ":", suffix].concat()
 }
@@ -54,65 +56,65 @@ pub(super) fn in_slot(name: &Name) -> String {
     }
 }
 
-/// The key of the held permits of `name`, with the end of each lease.
+/// Returns the key of the held permits of `name`, with the end of each lease.
 pub(super) fn leases(name: &Name) -> String {
     suffixed(name, "timeout")
 }
 
-/// The channel to which queued clients of `name` subscribe. It has no messages: scripts count its
-/// subscribers.
+/// Returns the channel to which queued clients of `name` subscribe. It has no messages: scripts
+/// count its subscribers.
 pub(super) fn queuers(name: &Name) -> String {
     own("leasehold_lock__channel", name)
 }
 
-/// The key of the queue for `name`.
+/// Returns the key of the queue for `name`.
 pub(super) fn queue(name: &Name) -> String {
     own("leasehold_lock__queue", name)
 }
 
-/// The key with the time of the last yield window of `name`.
+/// Returns the key with the time of the last yield window of `name`.
 pub(super) fn yielded(name: &Name) -> String {
     own("leasehold_lock__yield", name)
 }
 
-/// The prefix of the channel that notifies one client.
+/// Returns the prefix of the channel that notifies one client.
 pub(super) fn waiters(name: &Name) -> String {
     own("leasehold_lock__waiter", name) + ":"
 }
 
-/// The channel that notifies the client `id`.
+/// Returns the channel that notifies the client `id`.
 pub(super) fn waiter(name: &Name, id: &str) -> String {
     waiters(name) + id
 }
 
-/// The key of the queue of the fair lock `name`, which is Redisson's list.
+/// Returns the key of the queue of the fair lock `name`, which is Redisson's list.
 pub(super) fn fair_queue(name: &Name) -> String {
     redissons("redisson_lock_queue", name)
 }
 
-/// The key with the time at which Redisson drops each waiter of the fair lock `name`.
+/// Returns the key with the time at which Redisson drops each waiter of the fair lock `name`.
 pub(super) fn fair_deadlines(name: &Name) -> String {
     redissons("redisson_lock_timeout", name)
 }
 
-/// The key with the time until which each of Leasehold's waiters for the fair lock `name` counts as
-/// alive.
+/// Returns the key with the time until which each of Leasehold's waiters for the fair lock `name`
+/// counts as alive.
 pub(super) fn fair_alive(name: &Name) -> String {
     own("leasehold_fair__alive", name)
 }
 
-/// The key of the holders of permits of the semaphore `name`.
+/// Returns the key of the holders of permits of the semaphore `name`.
 pub(super) fn holders(name: &Name) -> String {
     own("leasehold_semaphore", name)
 }
 
-/// The key of the owners that withdrew a request for permits of `name`. Such a request may still be
-/// in flight.
+/// Returns the key of the owners that withdrew a request for permits of `name`. Such a request may
+/// still be in flight.
 pub(super) fn withdrawn(name: &Name) -> String {
     own("leasehold_semaphore__withdrawn", name)
 }
 
-/// The key of the longest waiter for permits of `name`.
+/// Returns the key of the longest waiter for permits of `name`.
 pub(super) fn longest_waiter(name: &Name) -> String {
     own("leasehold_semaphore__patient", name)
 }
@@ -123,71 +125,73 @@ pub(super) const QUORUM_SINCE: &str = "leasehold_quorum__since";
 /// The key of the list of the last releases by force, of all names.
 pub(super) const FORCED: &str = "leasehold_audit__forced";
 
-/// The key of the record that the leader of the election `name` writes.
+/// Returns the key of the record that the leader of the election `name` writes.
 pub(super) fn leader(name: &Name) -> String {
     own("leasehold_election", name)
 }
 
-/// The channel on which leaders of `name` announce their records.
+/// Returns the channel on which leaders of `name` announce their records.
 pub(super) fn leaders(name: &Name) -> String {
     own("leasehold_election__channel", name)
 }
 
-/// The key of the members that wait at the barrier `name`.
+/// Returns the key of the members that wait at the barrier `name`.
 pub(super) fn members(name: &Name) -> String {
     own("leasehold_barrier__members", name)
 }
 
-/// The key of the members inside the double barrier `name`.
+/// Returns the key of the members inside the double barrier `name`.
 pub(super) fn inside(name: &Name) -> String {
     own("leasehold_barrier__inside", name)
 }
 
-/// The key of the counter of openings of the barrier `name`.
+/// Returns the key of the counter of openings of the barrier `name`.
 pub(super) fn generation(name: &Name) -> String {
     own("leasehold_barrier__generation", name)
 }
 
-/// The channel on which scripts announce openings of the barrier `name`.
+/// Returns the channel on which scripts announce openings of the barrier `name`.
 pub(super) fn openings(name: &Name) -> String {
     own("leasehold_barrier__channel", name)
 }
 
-/// The prefix of the idempotency keys of members for which the barrier `name` has opened.
+/// Returns the prefix of the idempotency keys of members for which the barrier `name` has opened.
 pub(super) fn passed(name: &Name) -> String {
     own("leasehold_barrier__receipt", name) + ":"
 }
 
-/// The key of the claimed elements of the queue `name`, by owner.
+/// Returns the key of the claimed elements of the queue `name`, by owner.
 pub(super) fn claims(name: &Name) -> String {
     own("leasehold_queue__claims", name)
 }
 
-/// The key with the end of the lease of each claim of the queue `name`.
+/// Returns the key with the end of the lease of each claim of the queue `name`.
 pub(super) fn claimants(name: &Name) -> String {
     own("leasehold_queue__claimants", name)
 }
 
-/// The key of the elements of the queue `name` that were set aside, for example because a codec
-/// could not read them.
+/// Returns the key of the elements of the queue `name` that were set aside, for example because a
+/// codec could not read them.
 pub(super) fn aside(name: &Name) -> String {
     own("leasehold_queue__aside", name)
 }
 
-/// Returns the name of the queue whose claims, or elements that were set aside, are in `key`.
+/// Returns the name of a queue, if `key` has the claims of the queue, or its elements that were set
+/// aside.
 fn queue_of(key: &str) -> Option<&str> {
     let rest = key.strip_prefix("leasehold_queue__")?;
     let own = ["claims:", "claimants:", "aside:"].iter().find_map(|it| rest.strip_prefix(it))?;
     name_in(own)
 }
 
-/// Returns the name of the barrier whose members are in `key`.
+/// Returns the name of a barrier, if `key` has the members of the barrier.
 fn barrier_of(key: &str) -> Option<&str> {
     let rest = key.strip_prefix("leasehold_barrier__")?;
     name_in(["members:", "inside:"].iter().find_map(|it| rest.strip_prefix(it))?)
 }
 
-/// The key that exists as long as `leasehold run --once-per` must not start its command again.
+/// Returns the key that exists as long as `leasehold run --once-per` must not start its command
+/// again.
 pub(super) fn started(name: &Name) -> String {
     own("leasehold_run__started", name)
 }
@@ -219,7 +223,7 @@ pub(super) fn shown_name(key: &str) -> Option<&str> {
     (!is_derived(key)).then_some(key)
 }
 
-/// Whether the key belongs to an object whose name is not the key itself.
+/// Returns whether the key belongs to an object whose name is not the key itself.
 fn is_derived(key: &str) -> bool {
     let of_a_tag = key.split_once('}').is_some_and(|(_, rest)| {
         [":timeout", ":permits", ":value"].iter().any(|it| rest.contains(it))
@@ -228,28 +232,28 @@ fn is_derived(key: &str) -> bool {
     of_a_prefix || key.contains(":rwlock_timeout:") || of_a_tag
 }
 
-/// The channel on which scripts announce new and returned elements of the queue `name`.
+/// Returns the channel on which scripts announce new and returned elements of the queue `name`.
 pub(super) fn pushes(name: &Name) -> String {
     own("leasehold_queue__channel", name)
 }
 
-/// The key with the time at which the throttle `name` has its whole burst again.
+/// Returns the key with the time at which the throttle `name` has its whole burst again.
 pub(super) fn throttle(name: &Name) -> String {
     own("leasehold_throttle", name)
 }
 
-/// The idempotency key of a change of a number of this `kind`.
+/// Returns the idempotency key of a change of the object `name`, whose kind is `kind`.
 pub(super) fn receipt(kind: &str, name: &Name, receipt: &Owner) -> String {
     format!("{}:{receipt}", own(&format!("leasehold_{kind}__receipt"), name))
 }
 
-/// A key or channel of Redisson in the slot of `name`. As in Redisson, the names `door` and
+/// Returns a key or channel of Redisson in the slot of `name`. As in Redisson, the names `door` and
 /// `{door}` have the same key or channel.
 pub(super) fn redissons(prefix: &str, name: &Name) -> String {
     [prefix, ":", &in_slot(name)].concat()
 }
 
-/// A key or channel of Leasehold in the slot of `name`, unique to this name: for example
+/// Returns a key or channel of Leasehold in the slot of `name`, unique to this name: for example
 /// `PREFIX:{door}` for `door`, and `PREFIX::{door}` for `{door}`.
 fn own(prefix: &str, name: &Name) -> String {
     let name = name.as_str();
@@ -423,8 +427,8 @@ mod tests {
         }
     }
 
-    /// The part that Redis hashes: the text in the first braces. If this is empty, Redis hashes the
-    /// whole key.
+    /// Returns the part that Redis hashes: the text in the first braces. If this is empty, Redis
+    /// hashes the whole key.
     fn tag(key: &str) -> &str {
         let Some((_, after)) = key.split_once('{') else { return key };
         match after.split_once('}') {

@@ -269,7 +269,7 @@ impl MemoryStore {
         self.server.keys()
     }
 
-    /// Returns a store for the client called `client_id`. It connects at its first request.
+    /// Returns a store for the client called `client_id`. The store connects at its first request.
     pub(crate) fn store(&self, client_id: &str) -> RedisStore {
         RedisStore::simulated(&self.server, client_id)
     }

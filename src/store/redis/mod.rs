@@ -79,7 +79,8 @@ impl RedisStore {
         Self::connect("redis://made-by-a-test", &settings, client_id).await
     }
 
-    /// Creates a store on a simulated server, with default settings. It connects in the background.
+    /// Creates a store on a simulated server, with default settings. The store connects in the
+    /// background.
     #[cfg(feature = "testing")]
     pub(crate) fn simulated(server: &leasehold_twin::Twin, client_id: &str) -> Self {
         let settings = own_settings(&Settings::default());
@@ -143,22 +144,23 @@ impl RedisStore {
         self.topology.check().await
     }
 
-    /// The hazards that health checks found.
+    /// Returns the hazards that health checks found.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.topology.findings()
     }
 
-    /// Whether the connections for commands and for messages are up.
+    /// Returns whether the connections for commands and for messages are up.
     pub(crate) fn are_up(&self) -> (bool, bool) {
         self.topology.are_up()
     }
 
-    /// Whether requests reach a server now. If not, requests wait until the connection is restored.
+    /// Returns whether requests reach a server now. If not, requests wait until the connection is
+    /// restored.
     pub(crate) fn is_up(&self) -> bool {
         self.topology.is_up()
     }
 
-    /// How often the connection for commands was lost.
+    /// Returns how often the connection for commands was lost.
     pub(crate) fn losses(&self) -> u64 {
         self.topology.losses()
     }
@@ -175,7 +177,7 @@ impl RedisStore {
         self.unavailability(name).filter(|it| matches!(it, Failure::Unreachable(_)))
     }
 
-    /// How often a lost connection was restored.
+    /// Returns how often a lost connection was restored.
     pub(crate) fn reconnects(&self) -> u64 {
         self.topology.reconnects()
     }

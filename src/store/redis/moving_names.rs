@@ -110,8 +110,8 @@ async fn moved_server_is_found_at_its_new_address() {
     assert_eq!(connections(&old), 0);
 }
 
-/// A managed endpoint changes its address in this way. The old primary stays up, and accepts no
-/// writes.
+/// A managed endpoint moves to a new primary as the name in this test does. The old primary stays
+/// up, and accepts no writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_follows_an_endpoint_to_the_new_primary() {
     let primary = Redis::start();

@@ -14,7 +14,7 @@ use crate::domain::{
     Claim, Failure, Holder, LogThrottle, Name, Outcome, Owner, ReleaseReply, RemoteWaiters, Verdict,
 };
 
-/// Returns the failure if the reply is a rejection.
+/// Returns the reply, or a failure if the reply is a rejection.
 pub(super) fn accepted(reply: Value) -> Result<Value, Failure> {
     match reply {
         Value::ServerError(error) => Err(refusal(&error)),
@@ -22,17 +22,17 @@ pub(super) fn accepted(reply: Value) -> Result<Value, Failure> {
     }
 }
 
-/// Whether the server does not know the script.
+/// Returns whether the server does not know the script.
 pub(super) fn is_no_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-/// Whether the server denied permission.
+/// Returns whether the server denied permission.
 pub(super) fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
     matches!(answer, Err(Failure::Refused { code, .. }) if code == "NOPERM")
 }
 
-/// Whether the keys of the request are on two nodes, because their slot is migrating.
+/// Returns whether the keys of the request are on two nodes, because their slot is migrating.
 pub(super) fn is_split<T>(answer: &Result<T, Failure>) -> bool {
     matches!(answer, Err(Failure::Refused { code, .. }) if code == "TRYAGAIN")
 }
@@ -56,7 +56,7 @@ pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> 
     }
 }
 
-/// Parses a number; a missing one is 0. Any other text is a failure.
+/// Parses a number. A missing number is 0. A text that is not a number is a failure.
 pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
     match reply {
         Value::Nil => Ok(0),
@@ -77,8 +77,8 @@ pub(super) fn number_there(reply: &Value) -> Result<i64, Failure> {
 /// number.
 pub(super) const NO_NUMBER: &str = "NONUMBER";
 
-/// The failure if a key has a text that is not a number. The failure does not show the text,
-/// because it is data of another program.
+/// Returns the failure if a key has a text that is not a number. The failure does not show the
+/// text, because it is data of another program.
 pub(super) fn no_number() -> Failure {
     Failure::WrongType { found: "text, not a number".to_owned() }
 }
@@ -110,7 +110,7 @@ fn listed(keys: &[impl AsRef<[u8]>]) -> String {
     }
 }
 
-/// Parses the reply of `kinds/lock/hand_over.lua`.
+/// Parses the reply to a release of a lock, in the form of `kinds/lock/hand_over.lua`.
 pub(super) fn release_reply(reply: &Value, name: &Name) -> Result<ReleaseReply, Failure> {
     match reply {
         Value::Int(0) => Ok(ReleaseReply::Freed(RemoteWaiters::Nobody)),
@@ -175,7 +175,7 @@ pub(super) fn warn_unannounced(name: &Name) {
     }
 }
 
-/// Parses a hold count; a missing one is 0. A text that is not a number counts as 1.
+/// Parses a hold count. A missing count is 0. A text that is not a number counts as 1.
 pub(super) fn count(reply: &Value) -> Result<u32, Failure> {
     match reply {
         Value::Nil => Ok(0),
@@ -207,7 +207,7 @@ pub(super) fn ask_after(message: &Value) -> Duration {
     millis.map_or(Duration::ZERO, |millis| Duration::from_millis(millis).min(LONGEST))
 }
 
-/// Whether a release message states that the head of the queue was notified.
+/// Returns whether a release message states that the head of the queue was notified.
 pub(super) fn queue_was_notified(message: &Value) -> bool {
     text(message) == Some("00")
 }

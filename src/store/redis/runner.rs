@@ -134,7 +134,8 @@ impl RedisStore {
         }
     }
 
-    /// Makes all waiters send a request. If this fails, their timers make them send it later.
+    /// Makes all waiters send a request. If this fails, the timers of the waiters make them send a
+    /// request later.
     async fn wake<K: InRedis>(&self, name: &Name) {
         let Ok(channels) = self.topology.channels().await else { return };
         if !K::wakes_now(self, name).await {

@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct Book {
     pub(super) site: Site,
     pub(super) trace: Arc<Trace>,
-    /// Records when a failover may have lost writes.
+    /// The judge, which knows when a failover may have lost writes.
     pub(super) judge: Arc<Judge>,
     /// The number of permits.
     pub(super) count: u32,
@@ -118,7 +118,7 @@ impl Book {
         }
     }
 
-    /// Whether no failover has lost this grant.
+    /// Returns whether no failover has lost this grant.
     fn is_kept(&self, trusted_hold: &TrustedHold) -> bool {
         let name = trusted_hold.watch.claim().name();
         self.judge.is_sure(name, trusted_hold.acknowledged, Instant::now())

@@ -1,5 +1,5 @@
-//! Rules about the data of the server. The server has each hold on which a client relies. It grants
-//! a fair lock only to the head of the queue.
+//! Two rules about the data of the server. The server must have each hold on which a client relies.
+//! The server may grant a fair lock only to the head of the queue.
 
 use std::{future::Future, time::Duration};
 
@@ -42,7 +42,8 @@ pub(super) fn untrue(site: &Site, watch: &Watch) -> Option<String> {
         }
         Kind::Permits | Kind::Latch | Kind::Barrier => return None,
     };
-    // A promoted replica may still have a copy from before the slot moved, so look at all primaries.
+    // A promoted replica may still have a copy from before the slot moved, so this looks at all
+    // primaries.
     let known: Vec<_> = site.masters().iter().filter_map(|it| it.hash(&key)).collect();
     let has_hold = known.iter().any(|it| it.contains_key(&field));
     (!has_hold).then(|| format!("{owner} believes in `{name}`: {known:?}"))

@@ -166,7 +166,7 @@ impl Failovers {
         self.lasting.spawn(async move { fault.moved(&cluster, &name, to).await });
     }
 
-    /// Makes one sentinel unreachable, or isolates it. Clients must not notice it.
+    /// Makes one sentinel unreachable, or isolates it. Clients must not notice this fault.
     fn fault_of_sentinel(&mut self) {
         let Site::Watched(_, watched, _) = &self.site else { return };
         let sentinel = watched.sentinels()[self.chance.usize(..3)].clone();
@@ -229,7 +229,7 @@ impl Failovers {
         }
     }
 
-    /// Waits until all faults are over.
+    /// Waits until all faults are over, and resumes the servers that are still stopped.
     pub(super) async fn end(&mut self) {
         while self.lasting.join_next().await.is_some() {}
         self.site.all().iter().for_each(Twin::resume);

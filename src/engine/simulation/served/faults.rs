@@ -172,7 +172,7 @@ impl FaultInjector {
         });
     }
 
-    /// Ends the lasting faults.
+    /// Waits until the lasting faults are over, and resumes the servers that are still stopped.
     pub(super) async fn end(&mut self) {
         while self.lasting.join_next().await.is_some() {}
         self.site.all().iter().for_each(Twin::resume);

@@ -26,7 +26,8 @@ const LOCK: &str = "if redis.call('exists', KEYS[1]) == 0 or \
 const UNLOCK: &str = "if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return nil end \
     redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], 0) return 1";
 
-/// Writes a queue entry that expires.
+/// Scripts of the [`Forger`]. `ENTRY` writes a queue entry, and `FIELD` makes another owner the
+/// holder of a lock. The keys expire.
 const ENTRY: &str = "redis.call('zadd', KEYS[1], ARGV[1], ARGV[2]) \
     redis.call('pexpire', KEYS[1], 15000)";
 const FIELD: &str = "redis.call('hset', KEYS[1], 'forger:1', '1') \
@@ -54,7 +55,7 @@ pub(super) struct ForeignClient {
 }
 
 impl ForeignClient {
-    /// Acquires several times, or until its connection is lost.
+    /// Acquires and releases the lock several times. Stops early if its connection is lost.
     pub(super) async fn work(mut self) {
         let gate = Gate::open();
         for round in 0..self.rounds {
@@ -110,7 +111,7 @@ pub(super) struct Forger {
 }
 
 impl Forger {
-    /// Continues until it is aborted.
+    /// Writes and publishes invalid data until this task is aborted.
     pub(super) async fn work(mut self) {
         loop {
             let Some(mut raw) = Raw::to(&self.site.master()).await else { break };

@@ -67,8 +67,8 @@ impl Jobs {
         after: &Places,
         repeats: bool,
     ) -> Option<String> {
-        // If the new server has the claim of an element that is done, the claimant can report the
-        // element again.
+        // These elements may be done a second time. Either the new server has them in the queue. Or
+        // it has their claims, and the claimants do not repeat a lost `done` in time.
         let again = after.iter().filter(|(_, owner)| owner.is_empty() || !repeats);
         for (element, _) in again {
             if self.done.remove(element) {

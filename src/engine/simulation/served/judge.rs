@@ -94,7 +94,7 @@ const REPORTED: Duration = Duration::from_millis(1_300);
 const WINDOW_COMES: Duration = Duration::from_secs(6);
 const SHARED_WINDOW_COMES: Duration = Duration::from_secs(15);
 
-/// The reason for which a waiter sends its requests.
+/// How a waiter learns that it should send a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Class {
     /// The waiter has a queue entry, and is notified at the head of the queue.
@@ -255,7 +255,7 @@ impl Judge {
         }
     }
 
-    /// Notes a fault that only disturbs the waiters and holders of `name`.
+    /// Notes a fault that disturbs only the waiters and holders of `name`.
     pub(super) fn fault_of(&self, name: &Name, lasts: Duration) {
         let until = Instant::now() + lasts + self.connected();
         if let Some(lock) = self.seen().locks.get_mut(name) {
@@ -278,21 +278,22 @@ impl Judge {
         if self.scenario.kind == Kind::Switched { FOLLOWED } else { CONNECTED }
     }
 
-    /// Notes that the server may forget the holder of `name` for `lasts`.
+    /// Notes that within the time `lasts`, the server may forget the holder of `name`.
     pub(super) fn doubts(&self, name: &Name, lasts: Duration) {
         self.fault_of(name, lasts);
         let until = Instant::now() + lasts + self.scenario.lease();
         if let Some(lock) = self.seen().locks.get_mut(name) {
             lock.doubtful_until = lock.doubtful_until.max(until);
-            // The replicas that acknowledged the grant belong to the previous shard.
+            // The name moved lately. The replicas that acknowledged the grant belong to the
+            // previous shard, so those of the new shard may lack the grant.
             if lock.moved.is_some_and(|at| at.elapsed() < REPLICAS_FOLLOW) {
                 lock.forgotten_until = lock.doubtful_until;
             }
         }
     }
 
-    /// Notes that the server may forget the holder of `name` for `lasts`, even if replicas have
-    /// acknowledged the grant.
+    /// Notes that within the time `lasts`, the server may forget the holder of `name`, even if
+    /// replicas have acknowledged the grant.
     pub(super) fn forgets(&self, name: &Name, lasts: Duration) {
         self.doubts(name, lasts);
         if let Some(lock) = self.seen().locks.get_mut(name) {
@@ -300,8 +301,8 @@ impl Judge {
         }
     }
 
-    /// Whether the servers still have everything that was written about `name` after `since`. If a
-    /// write is `acknowledged`, all replicas have it.
+    /// Returns whether the servers still have everything that was written about `name` after
+    /// `since`. If a write is `acknowledged`, all replicas have it.
     pub(super) fn is_sure(&self, name: &Name, acknowledged: bool, since: Instant) -> bool {
         self.seen().locks.get(name).is_none_or(|lock| match acknowledged {
             true => lock.forgotten_until < since,
@@ -542,12 +543,13 @@ impl Judge {
 /// The ending of the keys that holders write.
 pub(super) const DATA: &str = ":data";
 
-/// Whether a key may outlive the run: the tokens of a name, or the data that holders write.
+/// Returns whether a key may be left after the run: the tokens of a name, or the data that holders
+/// write.
 pub(super) fn outlives(key: &str) -> bool {
     key.starts_with("redisson_lock_token") || key.ends_with(DATA)
 }
 
-/// Returns how long a waiter without a queue entry waits for a yield window.
+/// Returns the longest time for which a waiter without a queue entry may wait for a yield window.
 fn window_comes(scenario: &Scenario) -> Duration {
     let pollers = scenario.polling && !scenario.restless;
     match pollers || scenario.outsiders > 0 || scenario.redisson && scenario.busy_poller {
@@ -556,7 +558,7 @@ fn window_comes(scenario: &Scenario) -> Duration {
     }
 }
 
-/// Returns how soon a waiter acquires a free lock.
+/// Returns within which time a waiter must acquire a free lock.
 fn acquired(scenario: &Scenario) -> Duration {
     match scenario.is_calm() {
         false if scenario.kind == Kind::Switched => ACQUIRED_AFTER_SWITCH,

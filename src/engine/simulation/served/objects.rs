@@ -2,7 +2,8 @@
 //! has one object: a fair lock, a read-write lock, a semaphore, an expirable semaphore, a latch, a
 //! multi-lock, an election, a barrier, a double barrier, a queue or a map.
 //!
-//! A task *believes* in its hold while its guard says that it is held. Such a hold is a *trusted hold*.
+//! A task *believes* in its hold while its guard says that it is held. Such a hold is a *trusted
+//! hold*.
 //!
 //! | rule | broken when |
 //! |---|---|

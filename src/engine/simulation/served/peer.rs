@@ -101,7 +101,7 @@ impl Peer {
     }
 }
 
-/// Connects the client called `id` to the servers of the site.
+/// Returns a connector that connects the client called `id` to the servers of the site.
 fn connector(id: &str, site: &Site, gate: &Gate, is_dead: &Arc<AtomicBool>) -> Connector {
     let (id, site, gate) = (id.to_owned(), site.clone(), gate.clone());
     let is_dead = Arc::clone(is_dead);

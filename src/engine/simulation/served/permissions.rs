@@ -14,7 +14,7 @@ pub(super) enum Permissions {
     OnlyRedissonChannels,
     /// The client may use no channel.
     NoChannels,
-    /// The client may not renew a lease.
+    /// The client may not call `PEXPIRE`, so it can neither acquire nor renew a hold.
     NoExpiry,
 }
 
@@ -45,7 +45,7 @@ impl Permissions {
         format!("reset on nopass +@all {rules}")
     }
 
-    /// Whether the client can queue for every name and receive its notifications.
+    /// Returns whether the client can queue for every name and receive its notifications.
     pub(super) fn queues(self) -> bool {
         self == Self::All
     }

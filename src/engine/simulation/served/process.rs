@@ -33,7 +33,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Whether the shutdown of the client has begun.
+    /// Returns whether the shutdown of the client has begun.
     pub(super) fn is_shut(&self) -> bool {
         self.is_shut.load(Ordering::Relaxed)
     }
@@ -48,7 +48,7 @@ impl Process {
         self.slept.fetch_add(millis, Ordering::Relaxed);
     }
 
-    /// Whether the client may lose one more runtime.
+    /// Returns whether the client may lose one more runtime.
     pub(super) fn may_lose_its_runtime(&self) -> bool {
         !self.is_shut() && self.runtimes.load(Ordering::Relaxed) < RUNTIMES
     }

@@ -72,7 +72,8 @@ impl FaultInjector {
                 tokio::time::sleep(SLOW / 5).await;
             }
         };
-        // The client may have no connection for long before it can send the request.
+        // The client may send this request late, because it may have no connection for long. So the
+        // judge doubts the holder until the request has ended.
         let task = async move {
             tokio::select! {
                 biased;

@@ -71,7 +71,7 @@ impl Records {
         self.shut.push(gate.clone());
     }
 
-    /// Whether the client behind `gate` was shut down.
+    /// Returns whether the client behind `gate` was shut down.
     pub(super) fn is_shut(&self, gate: &Gate) -> bool {
         self.shut.iter().any(|shut| shut.is(gate))
     }

@@ -84,8 +84,8 @@ impl Scenario {
         }
     }
 
-    /// Two clients repeatedly acquire one lock, at a server with no delay. The polling client finds
-    /// the lock free only by chance, unless the other client leaves it free for a moment.
+    /// Makes two clients repeatedly acquire one lock, at a server with no delay. The polling client
+    /// finds the lock free only by chance, unless the other client leaves it free for a moment.
     fn of_two_that_do_not_rest(self, chance: &mut Rng) -> Self {
         Self {
             clients: 2,
@@ -138,21 +138,21 @@ impl Scenario {
     // The next three settings derive from `ttl`, and draw no random number of their own. So the
     // later random numbers of a seed stay the same.
 
-    /// Whether locks are fenced. If a fault may lose the tokens of the server, locks are not
-    /// fenced, because tokens would start again at 1.
+    /// Returns whether locks are fenced. If a fault may lose the tokens of the server, locks are
+    /// not fenced, because tokens would start again at 1.
     pub(super) fn is_fenced(&self) -> bool {
         let loses = self.faults.forgetting || self.faults.promotion;
         !loses && self.ttl.as_millis() % 2 == 1
     }
 
-    /// Whether holders write under their locks. In a crowd, holders do not write, because the
-    /// scripts of a crowd are counted.
+    /// Returns whether holders write under their locks. In a crowd, holders do not write, because
+    /// the scripts of a crowd are counted.
     pub(super) fn writes(&self) -> bool {
         self.kind != Kind::Crowd && self.ttl.as_millis() % 3 == 1
     }
 
-    /// Whether grants must be acknowledged by replicas that the server only pretends to have. If
-    /// the run has a real replica, grants need no such acknowledgement.
+    /// Returns whether grants must be acknowledged by replicas that the server only pretends to
+    /// have. If the run has a real replica, grants need no such acknowledgement.
     pub(super) fn replicates(&self) -> bool {
         let only_seem = !self.faults.promotion;
         !self.is_calm() && only_seem && self.ttl.as_millis() % 5 == 2
@@ -162,7 +162,7 @@ impl Scenario {
         matches!(self.kind, Kind::Crowd | Kind::Calm)
     }
 
-    /// Whether there are several servers that replace each other.
+    /// Returns whether there are several servers that replace each other.
     pub(super) fn is_deployed(&self) -> bool {
         self.replicas > 0
     }

@@ -116,7 +116,7 @@ impl Worker {
         (lock, Terms { acknowledged, renews })
     }
 
-    /// Asks for more replicas than exist, one time in three.
+    /// Returns how many replicas must acknowledge a grant: one time in three, more than exist.
     fn replicas(&mut self) -> Replicas {
         let least = if self.one_in(3) { TOO_MANY } else { TOO_MANY - 1 };
         Replicas::at_least(least).within(Duration::from_millis(50))
@@ -150,8 +150,8 @@ impl Worker {
         }
         acquired.unwrap_or_else(|error| {
             self.log(|| format!("does not acquire: {error}"));
-            // The other ways have a short timeout. If the timeout ends before a reply comes, the
-            // error breaks no rule.
+            // The other ways to acquire have a timeout, which may end before a reply comes. Their
+            // errors break no rule.
             if matches!(way, 0 | 4) {
                 self.judge.failed(lock.name(), &error);
             }
@@ -245,7 +245,7 @@ impl Worker {
     }
 }
 
-/// Drops `future` after `limit`.
+/// Runs `future`, and drops it after `limit`. Returns `None` if it was dropped.
 async fn cancelled<T>(
     limit: Duration,
     future: impl Future<Output = Result<T, Error>>,

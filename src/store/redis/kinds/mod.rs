@@ -40,7 +40,7 @@ pub(super) trait InRedis {
     const SCRIPTS: Scripts;
 
     /// A message that makes all waiters send a request, including waiters of Redisson. The message
-    /// must never mislead a waiter, whatever the state of the object.
+    /// must not mislead a waiter while [`wakes_now`](Self::wakes_now) returns `true`.
     const WAKES: &'static str;
 
     /// Returns the channel on which releases of `name` are announced.
@@ -200,7 +200,7 @@ impl RedisStore {
         by_kind!(claim.object.kind, K => Box::pin(K::acquire(self, claim, place)).await)
     }
 
-    /// Grants a read lock to the owner of the claim, only while `writer` holds the write lock.
+    /// Grants a read lock to the owner of the claim, if `writer` holds the write lock.
     pub(crate) async fn acquire_read_under_write(
         &self,
         claim: &Claim,
@@ -253,9 +253,9 @@ impl RedisStore {
         Box::pin(self.renew_or_halve(renewals)).await
     }
 
-    /// Returns how many replicas have executed the grant of `claim`. Waits until there are enough
-    /// replicas, or until the time of `replicas` is over. Returns 0 if the owner no longer has the
-    /// hold.
+    /// Returns how many replicas have executed the grant of `claim`. Waits until enough replicas
+    /// have executed it, or until the time of `replicas` is over. Returns 0 if the owner no longer
+    /// has the hold.
     pub(crate) async fn replicated(&self, claim: &Claim, replicas: Replicas) -> Reply<u32> {
         match by_kind!(held_as(claim.object.kind), K => K::granted(claim)) {
             Some(Granted(evidence)) => {

@@ -13,8 +13,8 @@ use crate::domain::{Map, Object};
 /// How long a denial counts.
 const BELIEVED: Duration = Duration::from_secs(30);
 
-/// The largest number of names with denials. Beyond it, the oldest denial is forgotten, and the
-/// client tries again.
+/// The largest number of names with denials. Beyond this number, the client forgets the oldest
+/// denial, and tries to use the denied permission again.
 const MOST: usize = 1_024;
 
 /// The permissions for one name.

@@ -398,7 +398,7 @@ mod tests {
         std::iter::from_fn(|| table.next_event()).collect()
     }
 
-    /// A table with a full subscription to `door`.
+    /// Returns a table with a full subscription to `door`.
     fn subscribed_table() -> Table {
         let mut table = table();
         table.listen(&name("door"));
@@ -478,7 +478,7 @@ mod tests {
         );
     }
 
-    /// Once, the client took a denied queue for a denied subscription.
+    /// Once, if the queue was already denied, a denied subscription removed the wrong permission.
     #[test]
     fn rejection_removes_the_permission_that_was_requested() {
         let (mut table, now) = (table(), Instant::now());

@@ -131,13 +131,13 @@ impl Seen {
         lock.max(self.quiet_until).unwrap_or_else(Instant::now)
     }
 
-    /// Whether a fault disturbed `name` lately.
+    /// Returns whether a fault disturbs `name` at the time `now`.
     pub(super) fn is_disturbed(&self, name: &Name, now: Instant) -> bool {
         now <= self.quiet_since(name)
     }
 
-    /// Whether `reason` is wrong, because no fault explains it: the hold with this `number` should
-    /// still be healthy.
+    /// Returns whether `reason` is wrong, because no fault explains it: the hold with this `number`
+    /// should still be healthy.
     pub(super) fn is_untrue(&self, number: u64, reason: LostReason, scenario: &Scenario) -> bool {
         let Some(it) = self.trusted_holds.get(&number) else { return false };
         let Some(lock) = self.locks.get(&it.name) else { return false };

@@ -16,7 +16,8 @@ const MAP: &str = "entries";
 const COUNTER: &str = "counter";
 const LAST: &str = "last";
 
-/// The longest wait for the computation of another task.
+/// The longest wait for the computation of another task. At the end of a story, also the pause
+/// before a failed request is repeated.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn entries(client: &Client) -> Map<String, String> {

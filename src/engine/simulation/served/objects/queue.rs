@@ -15,7 +15,8 @@ use crate::{
     },
 };
 
-/// The queue, and the keys that do not exist if nothing is claimed.
+/// The key of the queue, and the keys of its claims. The keys of the claims do not exist if no
+/// element is claimed.
 const QUEUE: &str = "jobs";
 const CLAIMS: &str = "leasehold_queue__claims:{jobs}";
 const CLAIMANTS: &str = "leasehold_queue__claimants:{jobs}";
@@ -97,13 +98,13 @@ impl Worker {
 }
 
 impl Book {
-    /// Whether no failover has forgotten what a server did after `since`. If one may have, look at
-    /// the data of the servers.
+    /// Returns whether no failover has forgotten what a server did after `since`. If the result is
+    /// `false`, callers look at the data of the servers.
     fn is_sure(&self, acknowledged: bool, since: Instant) -> bool {
         self.judge.is_sure(&name(), acknowledged, since)
     }
 
-    /// Whether a primary has the element. While the slot moves, any of them may have it.
+    /// Returns whether a primary has the element. While the slot moves, this may be any primary.
     fn has(&self, element: &str) -> bool {
         let mut all = self.site.masters().into_iter().filter_map(|it| state(&it).0);
         all.any(|places| places.contains_key(element))

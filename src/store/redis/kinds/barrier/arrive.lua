@@ -3,7 +3,8 @@
 --   KEYS[1]  members     zset {member: millisecond until which it counts}
 --   KEYS[2]  generation  counter of openings; expires if the barrier is long unused
 --   KEYS[3]  receipt     of this member: `generation:index` once it has passed
---   KEYS[4]  inside      only of a double barrier: zset {member: millisecond until which it is inside}
+--   KEYS[4]  inside      only of a double barrier: zset {member: millisecond until which it is
+--                        inside}
 --   ARGV[1]  member      unique to this arrival
 --   ARGV[2]  parties     how many members open the barrier
 --   ARGV[3]  ttl         milliseconds for which a member counts after its last request
@@ -22,7 +23,8 @@
 --
 -- If a member sends no more requests, it is removed when its time is over, as if it had never come.
 -- The member that opens the barrier has the highest index. A double barrier opens only while no
--- member is inside. By then, more members than ARGV[2] may wait: the others wait on.
+-- member is inside. If more than ARGV[2] members wait when it opens, it opens for ARGV[2] of them,
+-- and the others keep waiting.
 --
 -- An opening costs INCR, PEXPIRE, PUBLISH, and SET and ZREM for each member. In a double barrier,
 -- an opening also costs PEXPIRE, and ZADD for each member; each request also costs
@@ -33,7 +35,8 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Lets a member in until its lease is over.
+-- Lets a member in until its lease is over. The TTL of the key never becomes shorter, because other
+-- members may have longer leases.
 local function let_in(member, lease)
     redis.call('ZADD', KEYS[4], string.format('%.0f', now + lease), member)
     if redis.call('PTTL', KEYS[4]) < tonumber(lease) then
@@ -90,8 +93,9 @@ local function pass(member, at, lease)
         let_in(member, lease)
     end
 end
--- The other members of a double barrier may have longer leases, which their next requests show.
--- Until then, each has the TTL or the lease of this request, whichever is longer.
+-- In a double barrier, this request does not know the leases of the other members: their next
+-- requests set them. Until then, each of these members gets ARGV[3] or the lease of this request,
+-- whichever is longer.
 local others = string.format('%.0f', math.max(ARGV[3], ARGV[8] or 0))
 local index = 0
 for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, parties - 1)) do

@@ -96,10 +96,10 @@ pub(crate) struct Members {
     pub(crate) some: Vec<Owner>,
 }
 
-/// Counts the member of this `claim` until `parties` members have arrived. The ttl of the claim is
-/// the deadline of the member. With a `lease`, the barrier is a double barrier: all members are
-/// inside after the opening. A repeated request within [`RECEIPT_RESTS`] counts once, and returns
-/// the same reply.
+/// Counts the member of this `claim` as arrived, and opens the barrier if `parties` members have
+/// arrived. The member counts for the ttl of the claim. With a `lease`, the barrier is a double
+/// barrier: all members are inside after the opening. A repeated request within [`RECEIPT_RESTS`]
+/// counts once, and returns the same reply.
 pub(crate) async fn arrive(
     store: &RedisStore,
     claim: &Claim,

@@ -16,8 +16,9 @@
 --                          end). If count is 0, the lock is free, but for at most pttl milliseconds
 --                          only the returned owner, the head of the queue, can acquire it
 --
--- If the lock is free, and the script drops dead waiters before the head, the release has notified
--- a dead waiter. So the script publishes 0 on the channel of the head.
+-- If the lock is free, and the script drops dead waiters from the front of the queue, the release
+-- has notified only a dead waiter. So the script notifies the new head: it publishes 0 on the
+-- channel of the head.
 --
 -- A waiter costs ZADD and ZSCORE. A new entry costs LRANGE, ZSCORE, PTTL, two ZADD, RPUSH and
 -- PEXPIRE. A grant costs ZREM. A grant from the queue costs LRANGE, LREM, two ZREM, ZRANGE and
@@ -25,15 +26,15 @@
 --
 -- Time: that of fair/prelude, HSCAN, HSET and PEXPIRE.
 
--- If the lock is free but kept for the head of the queue, the caller sends its next request after
--- this number of milliseconds or more.
+-- If the lock is free but kept for the head of the queue, the caller waits for at least this number
+-- of milliseconds.
 local LEAST_WAIT = 50
 
 local waits = ARGV[3] ~= '0'
 local lives_until = string.format('%.0f', now + ARGV[3])
 
 -- Notes that this owner is alive. If KEYS[4] expired, dead waiters of Leasehold would count as
--- waiters of Redisson. So KEYS[4] expires later than each entry of a dead waiter.
+-- waiters of Redisson. So KEYS[4] lives for at least WAIT after the deadline of this owner.
 local function live(deadline)
     redis.call('ZADD', KEYS[4], lives_until, ARGV[1])
     local rest = deadline - now + WAIT
@@ -62,8 +63,8 @@ local function stay()
     if not deadline then
         return join()
     end
-    -- A Redisson client moves all deadlines by its own wait time, so this deadline may be too
-    -- early.
+    -- A Redisson client that acquires the lock makes all deadlines earlier by its own wait time. So
+    -- this deadline may be too early.
     local left = lease_left()
     if deadline < now + left + AHEAD then
         deadline = now + left + 2 * WAIT
@@ -73,7 +74,8 @@ local function stay()
 end
 
 if waits then
-    -- ZADD comes before `settle`. In the other order, `settle` would drop this owner after a pause.
+    -- ZADD comes before `settle`. In the other order, `settle` would drop this owner if its last
+    -- request is too old, for example after a pause of its process.
     redis.call('ZADD', KEYS[4], 'XX', lives_until, ARGV[1])
 end
 local head, dropped = settle(ARGV[2])
@@ -83,7 +85,8 @@ if owner == ARGV[1] or not owner and (not head or head == ARGV[1]) then
     if head == ARGV[1] then
         leave({[ARGV[1]] = WAIT}, tonumber(ARGV[2]))
     elseif waits then
-        -- Redisson may have dropped the queue entry of this owner.
+        -- This owner is not at the head, but KEYS[4] may still contain it, because Redisson removes
+        -- an owner only from the queue and from the deadlines.
         redis.call('ZREM', KEYS[4], ARGV[1])
     end
     if not owner then

@@ -36,12 +36,13 @@ impl InRedis for Fair {
 
     const WAKES: &'static str = Lock::WAKES;
 
-    /// The prefix of the channels of all waiters.
+    /// Returns the prefix of the channels of all waiters.
     fn channel(name: &Name) -> String {
         Lock::channel(name)
     }
 
-    /// A message must go to the channel of the head of the queue, which only a script knows.
+    /// Returns `false`, because a message must go to the channel of the head of the queue, which
+    /// only a script knows.
     fn wakes_now(_: &RedisStore, _: &Name) -> impl Future<Output = bool> + Send {
         ready(false)
     }

@@ -21,9 +21,9 @@
 -- The wait time of Redisson's waiters by default, and of all waiters of Leasehold.
 local WAIT = 300000
 
--- A moved deadline is at least this many milliseconds after now and after the end of the lease. The
--- waiter of the deadline sends its next request before the deadline. Redisson drops a waiter after
--- its deadline; and a Redisson client may wait without end if a deadline is in the past.
+-- `advance` moves no deadline to less than this many milliseconds after the end of the lease. The
+-- waiter of the deadline sends its next request before that time. Redisson drops a waiter after its
+-- deadline; and a Redisson client may wait without end if a deadline is in the past.
 local AHEAD = 1000
 
 -- For this many milliseconds, a dead waiter of Leasehold stays in the queue behind a living one. So
@@ -42,7 +42,8 @@ local function first()
     return redis.call('LRANGE', KEYS[2], '0', '0')[1]
 end
 
--- Returns the time of an owner in a zset, if it has one.
+-- Returns the score of an owner in the zset `key`, in milliseconds, or a false value if it has
+-- none.
 local function time_of(owner, key)
     local millis = redis.call('ZSCORE', key, owner)
     return millis and tonumber(millis)
@@ -98,7 +99,8 @@ local function leave(gone, lease)
     end
 end
 
--- Gives each entry of the queue one deadline, and removes deadlines without an entry.
+-- Repairs a damaged queue. Removes repeated entries of one owner, gives each other entry a
+-- deadline, and removes deadlines without an entry.
 local function repair()
     local seen = {}
     for place, owner in ipairs(redis.call('LRANGE', KEYS[2], '0', '-1')) do
@@ -138,7 +140,8 @@ local function settle(lease)
         return nil, false
     end
     local function drop(owner)
-        -- If the deadline of the dropped waiter is in the past, the later deadlines need no change.
+        -- If the deadline of this waiter is in the past, its whole wait time is over. So the
+        -- deadlines behind it stay as they are.
         gone[owner] = (time_of(owner, KEYS[3]) or 0) > now and WAIT or 0
     end
     if not lives(head) then

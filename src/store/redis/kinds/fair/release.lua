@@ -5,7 +5,8 @@
 --   ARGV[1]  owner    the owner that releases, or withdraws
 --   ARGV[2]  channel  prefix of the channel of each waiter
 --
---   0                      the hold is removed, and the lock is free
+--   0                      the hold is removed, and the lock is free, unless another program has
+--                          written a field to it
 --   -1                     the same, but the server denied the notification
 --   {}                     this owner did not hold the lock, and no owner holds it
 --   {pttl, owner, count}   this owner did not hold the lock, and this other owner holds it
@@ -28,14 +29,15 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     if pttl ~= -2 then
         return holder(KEYS[1], pttl)
     end
-    -- If the withdrawn owner was the head, an earlier release notified only this owner. If this is
-    -- a repeated release, the message of the first release may be lost.
+    -- If the withdrawn owner was the head, an earlier release notified only this owner. If this
+    -- request repeats a release, the message of the first request may be lost.
     notify(head, ARGV[2])
     return {}
 end
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
-    -- Another program has written a field to the hash.
+    -- Another program has written a field to the hash. So the lock is not free, and no waiter is
+    -- notified.
     return 0
 end
 return notify(head, ARGV[2]) and 0 or -1

@@ -76,7 +76,7 @@ impl Bench {
         seconds * 1_000 + micros / 1_000
     }
 
-    /// The owners in the queue.
+    /// Returns the owners in the queue.
     async fn queue(&self) -> Vec<String> {
         let Value::Array(owners) = self.raw(&["LRANGE", QUEUE, "0", "-1"]).await else {
             panic!("no list")
@@ -121,7 +121,8 @@ impl Bench {
     }
 }
 
-/// Redisson's `testAcquireFailedTimeoutDrift_Descrete` and `testLockAcquiredTimeoutDrift_Descrete`.
+/// The same case as Redisson's `testAcquireFailedTimeoutDrift_Descrete` and
+/// `testLockAcquiredTimeoutDrift_Descrete`.
 #[tokio::test(start_paused = true)]
 async fn deadlines_become_earlier_when_an_earlier_waiter_leaves() {
     let t = Bench::new();
@@ -141,7 +142,7 @@ async fn deadlines_become_earlier_when_an_earlier_waiter_leaves() {
     assert_eq!(t.all_ahead(&[&five]).await, [LEASE + 3 * WAIT]);
 }
 
-/// Redisson's `testLockAcquiredBooleanTimeoutDrift_Descrete`.
+/// The same case as Redisson's `testLockAcquiredBooleanTimeoutDrift_Descrete`.
 #[tokio::test(start_paused = true)]
 async fn try_acquire_leaves_no_entry_and_succeeds_after_the_lease() {
     let t = Bench::new();
@@ -170,8 +171,8 @@ async fn dead_waiter_gives_up_its_position_within_seconds() {
     assert!(!t.queue().await.contains(&dead.owner.as_str().to_owned()));
 }
 
-/// The release notifies only the dead waiter. Without a notification, a Redisson client would sleep
-/// for as long as the lease was.
+/// The release notifies only the dead waiter. Without another notification, the Redisson client
+/// behind it would sleep for the length of the lease.
 #[tokio::test(start_paused = true)]
 async fn redisson_waiter_behind_a_dead_waiter_is_notified() {
     let t = Bench::new();
@@ -258,8 +259,8 @@ async fn dead_redisson_waiter_is_dropped_after_its_deadline() {
     assert_eq!(t.twin.keys(), ["door"]);
 }
 
-/// A Redisson client moves all deadlines by its own wait time, so the deadline of a living waiter
-/// of Leasehold may be in the past.
+/// A Redisson client makes all deadlines earlier by its own wait time, so the deadline of a living
+/// waiter of Leasehold may be in the past.
 #[tokio::test(start_paused = true)]
 async fn living_waiter_keeps_its_position_after_its_deadline() {
     let t = Bench::new();

@@ -8,7 +8,7 @@
 --   1   the latch existed
 --   0   the latch did not exist
 --
--- Redisson publishes `1` (closed) when it deletes a latch, and its waiters wait on. Leasehold
+-- Redisson publishes `1` (closed) when it deletes a latch, so its waiters keep waiting. Leasehold
 -- publishes `0`, which Redisson's waiters understand as open. GET comes first because it rejects a
 -- key of another type, which DEL would delete. The DEL of the receipt changes nothing, but after a
 -- DEL a full server also accepts the other writes of the script.

@@ -27,13 +27,14 @@ impl InRedis for Latch {
 
     const WAKES: &'static str = "0";
 
-    /// Redisson puts the name in braces, even if the name contains braces.
+    /// Returns the channel of the latch. Like Redisson, puts the name in braces even if the name
+    /// contains braces.
     fn channel(name: &Name) -> String {
         format!("redisson_countdownlatch__channel__{{{name}}}")
     }
 
-    /// Redisson's waiters do not read the counter: for them, the message means that the latch is
-    /// open.
+    /// Returns whether the latch is open. While it is closed, the message would mislead Redisson's
+    /// waiters: they do not read the counter, and take the message as the opening.
     async fn wakes_now(store: &RedisStore, name: &Name) -> bool {
         store.number_at(name).await.is_ok_and(|count| count <= 0)
     }

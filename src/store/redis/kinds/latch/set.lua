@@ -18,7 +18,7 @@ end
 
 make_room(KEYS[2], ARGV[3])
 if redis.call('EXISTS', KEYS[1]) == 1 then
-    -- If the key has another type, it stays as it is.
+    -- A key of another type stays as it is, and so does a text that is not a number.
     local count = redis.pcall('GET', KEYS[1])
     if type(count) ~= 'string' or (tonumber(count) or 1) > 0 then
         return answer(KEYS[2], ARGV[3], 0)

@@ -13,7 +13,7 @@
 -- The user's script, in `local function work(KEYS, ARGV) … end`, precedes this text.
 --
 -- A reply of more than 256 KiB, or of many nested lists, would end the connection, which all
--- callers share.
+-- callers share. So the script returns an error instead of such a reply.
 --
 -- Time: HEXISTS, and the user's script.
 

@@ -129,7 +129,8 @@ fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
     }
 }
 
-/// Returns the failure of a script that may have written something before its error.
+/// Returns the failure of a script that ended with an error. The script may have written something
+/// before, unless a server sends this error only for the first write.
 fn half_done(words: &Value) -> Failure {
     let words = replies::into_text(words);
     let (code, rest) = replies::code_and_words(&words);

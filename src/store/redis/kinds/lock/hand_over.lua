@@ -21,8 +21,8 @@
 --
 --   0                      the hold is removed, and the lock is free or reserved
 --   -1                     the lock is free, but the server denied the announcement
---   2, 4, 8 or 16          the lock is free. The queue is empty, but other clients listen:
---                          they may send requests first, for this many milliseconds
+--   2, 4, 8 or 16          the lock is free. The queue is empty, but other clients listen: for
+--                          this many milliseconds, the releasing client lets them go first
 --   {2, 4, 8 or 16}        the lock is free: a yield window of this many milliseconds begins.
 --                          After it, the first client in the queue sends a request
 --   {}                     this owner did not hold the lock, and no owner holds it
@@ -43,10 +43,11 @@
 --
 -- Time: HDEL, EXISTS, ZPOPMIN, NUMSUB, TIME, GET, PUBLISH, HSET and PEXPIRE.
 
--- If there are eight or more subscribers, Valkey 9 returns an address instead of their number.
+-- A greater number of subscribers is not a number: from eight subscribers on, Valkey 9 returns an
+-- address instead.
 local MOST_LISTENERS = 2 ^ 32
 
--- The first entry, which `take_first` removes from the queue, and its score.
+-- The entry that `take_first` has removed from the queue, and its score.
 local place, came
 
 -- Returns the client id in an owner of Leasehold, or nothing for another owner.
@@ -69,8 +70,8 @@ local function notify(owner, millis)
     return type(redis.pcall('PUBLISH', channel_of(owner), millis)) == 'number'
 end
 
--- Removes the entries up to the first entry whose client listens, and keeps this entry in `place`.
--- Returns whether clients without an entry wait.
+-- Removes entries from the front of the queue, up to and including the first entry whose client
+-- listens, and stores that entry in `place`. Returns whether clients without an entry wait.
 local function take_first()
     for _ = 1, 100 do
         local first = redis.call('ZPOPMIN', KEYS[2])
@@ -84,8 +85,8 @@ local function take_first()
     place = nil
 end
 
--- Puts the entry back into the queue. If the queue became empty, Redis deleted the queue and its
--- TTL.
+-- Puts the entry back into the queue, and sets the TTL, because Redis has deleted the queue if it
+-- was empty in between.
 local function put_back(score)
     redis.call('ZADD', KEYS[2], score, place)
     if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[6])) == 'table' then
@@ -93,9 +94,9 @@ local function put_back(score)
     end
 end
 
--- The notified client may be dead. So if this client has waited for long, the script also notifies
--- the next two clients. It skips a client that has not waited for long. The notified clients send a
--- request later.
+-- The client of `place` was notified, but may be dead. If it has waited for long, the script also
+-- notifies those of the next two clients that have waited for long, too. The notified clients send
+-- a request after ARGV[5] or ARGV[8] milliseconds.
 local function warn(from, now)
     local long_ago = (now - ARGV[7]) * 1000
     if tonumber(came) > long_ago then
@@ -114,7 +115,8 @@ local function record(now)
     redis.call('SET', KEYS[3], string.format('%.0f', now), 'PX', ARGV[6])
 end
 
--- Returns whether a window of this length is due.
+-- Returns whether a window of this length is due. After a window has passed over `place`, which the
+-- score 0 shows, no other window is due.
 local function is_due(window, outsiders, now)
     if tonumber(came) == 0 then
         return false
@@ -125,8 +127,9 @@ local function is_due(window, outsiders, now)
         return now - last >= window * (outsiders and 5 or 50)
     end
     record(now)
-    -- There was no valid record. If the first client has waited for as long as a record lasts, the
-    -- record may have expired during long holds: then a window is due.
+    -- There was no valid record. A window is due if clients without an entry wait. It is also due
+    -- if the first client has waited for as long as a record lasts, because the record may have
+    -- expired during long holds.
     return outsiders or now - came / 1000 >= tonumber(ARGV[6])
 end
 
@@ -141,6 +144,7 @@ end
 local function reserve(now)
     redis.call('HSET', KEYS[1], place, '1')
     redis.call('PEXPIRE', KEYS[1], ARGV[5])
+    -- If the server denies the channel of this client, the script uses Redisson's channel instead.
     -- All queued waiters listen to this channel, too.
     local answer = notify(place, 0) and 0 or announce('0')
     warn(0, now)
@@ -179,7 +183,8 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
 end
 
 if redis.pcall('EXISTS', KEYS[1]) ~= 0 then
-    -- Another program has written a field to the hash, or the server denies EXISTS.
+    -- Another program has written a field to the hash, or the server denies EXISTS. In both cases,
+    -- the script makes no reservation, and notifies all waiters.
     return announce('0')
 end
 

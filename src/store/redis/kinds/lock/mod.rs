@@ -126,7 +126,8 @@ pub(crate) async fn raise_token(store: &RedisStore, name: &Name, least: u64) -> 
     store.ask(request.read(replies::number)).await
 }
 
-/// Requests a lock. A `place` also requests a queue entry, and a fenced claim requests tokens.
+/// Requests a lock. `place` is the place of a waiter in the form that `acquire.lua` reads. A fenced
+/// claim also requests tokens.
 fn acquire<'a>(
     store: &'a RedisStore,
     claim: &'a Claim,

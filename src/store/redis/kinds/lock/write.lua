@@ -1,7 +1,7 @@
 -- lock/write: writes other keys if the owner still holds the lock, all of them or none.
 --
 --   KEYS[1]     lock    hash {owner: hold count}
---   KEYS[i]     key     of the write that ARGV[3i-4] and the next two describe
+--   KEYS[i]     key     of the write that ARGV[3i-4] and the next two arguments describe
 --   ARGV[1]     owner   of the hold
 --   ARGV[3i-4]  verb    SET, HSET, HSETNX, HDEL, DEL or PEXPIRE; or NOTICE, which publishes a
 --                       message. All NOTICEs come first
@@ -15,8 +15,9 @@
 --   {3, words, verb}    rejected after earlier writes, which stay. The reason is always that
 --                       the ACL denies this command
 --
--- Other rejections come before the first write. The script has checked all types. A server that is
--- full or accepts no writes rejects the first write of a script, and never a later one.
+-- All other rejections come before the first write, because the script checks all types first. A
+-- server that is full or accepts no writes rejects the first write of a script, and never a later
+-- one.
 --
 -- Time: HEXISTS, TYPE for each HSET, HSETNX and HDEL, and the writes.
 
@@ -39,7 +40,7 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     return 0
 end
 
--- The type of each key after the writes so far.
+-- The type that each key will have after the writes that this loop has already checked.
 local kinds = {}
 for i = 2, #KEYS do
     local verb, key = ARGV[3 * i - 4], KEYS[i]

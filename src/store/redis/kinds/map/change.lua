@@ -14,8 +14,8 @@
 --   ARGV     more       for many: further keys, each followed by its value
 --
 --   0          there was no entry, or, for compare and matching, it had another value
---   1…         there was an entry; its earlier value follows the 1, except for compare and matching;
---              for add, the sum follows; for many, nothing
+--   1…         there was an entry; its earlier value follows the 1, except for compare and
+--              matching; for add, the sum follows; for many, nothing
 --   {1}        the earlier value is longer than the longest reply. Nothing changed
 --
 -- If nothing changes, the script writes no receipt. So a repeated request may change something, and
@@ -68,8 +68,9 @@ if there and #there > tonumber(ARGV[2]) then
     return {1}
 end
 
--- The first call uses the receipt, which does not exist yet. This HPEXPIRE changes nothing; but if
--- the server does not know HPEXPIRE, or the ACL denies it, the script ends before the first change.
+-- Sets the TTL of the entry in the hash `key`, if an entry with a TTL is requested. The first call
+-- uses the receipt, which does not exist yet, and so changes nothing. But if the server does not
+-- know HPEXPIRE, or the ACL denies it, the script ends before the first change.
 local function limited(key)
     if ARGV[7] ~= '0' then
         redis.call('HPEXPIRE', key, ARGV[7], 'FIELDS', 1, ARGV[4])

@@ -71,8 +71,8 @@ pub(crate) struct Page {
     pub(crate) parts: Vec<Vec<u8>>,
     /// Where the next request continues. `None` after the last page.
     pub(crate) next: Option<Cursor>,
-    /// The beginning of the key of the entry after these, if it was too long for a reply, and was
-    /// left out.
+    /// If the entry after `parts` was left out, because it is too long for a reply: the beginning
+    /// of its key.
     pub(crate) skips: Option<Vec<u8>>,
 }
 
@@ -192,7 +192,7 @@ pub(super) async fn page(
         };
         let texts = |values: &[Value]| values.iter().map(bytes).collect::<Result<Vec<_>, _>>();
         let next = Cursor { page: replies::number(page)?.unsigned_abs(), read: texts(read)? };
-        // The cursor 0 means the end, or a part of the first page; only the latter has hashes.
+        // The cursor 0 means the end, or a part of the first page. Only a part has hashes.
         let next = Some(next).filter(|next| *next != Cursor::default());
         Ok(Page { parts: texts(parts)?, next, skips })
     };

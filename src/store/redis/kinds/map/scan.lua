@@ -30,7 +30,8 @@ for i = 1, #page[2], step do
     local key, value = page[2][i], step == 2 and page[2][i + 1] or ''
     local hash = redis.sha1hex(key)
     if not before[hash] then
-        -- For each entry, a reply also has a hash, and the lengths of its texts.
+        -- The 64 bytes are for the hash of the entry, and for the lengths of its texts in the
+        -- reply.
         length = length + #key + #value + 64
         if length > longest and #parts > 0 then
             return {ARGV[3], parts, read}

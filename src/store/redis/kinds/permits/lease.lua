@@ -9,7 +9,7 @@
 --   0      the permit is not held
 --   n      the permit is held for another n milliseconds (-1: for ever)
 --
--- The lease never becomes shorter, because the holder would still rely on the longer one.
+-- The lease never becomes shorter, because the holder may still rely on the longer lease.
 --
 -- Time: TIME, GET, ZCOUNT, ZSCORE; ZREM and ZADD unless ARGV[3] is 0.
 

@@ -7,7 +7,7 @@
 --   ARGV[1]  how    `read` changes nothing; `note` stores the current time, unless a time is
 --                   stored; `trust` stores 0
 --
---   0 or more   for how many milliseconds it has had data
+--   0 or more   for how many milliseconds the server has had data
 --   -1          unknown
 --
 -- Time: TIME, GET; SET for `note` and `trust`.
@@ -15,7 +15,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local since = tonumber(redis.call('GET', KEYS[1]) or nil)
--- The clock was set back, so the stored time says nothing.
+-- If the stored time is in the future, the clock was set back, and this time says nothing.
 if since and since > now then
     since = nil
 end

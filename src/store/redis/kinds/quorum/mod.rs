@@ -15,7 +15,8 @@ static DATA_AGE: LazyLock<Script> = script!("data_age");
 /// Each new connection loads these scripts.
 pub(super) const SCRIPTS: Scripts = &[&DATA_AGE];
 
-/// What a request does to the time since which the server has had its data: see the script.
+/// What a request does with the stored time since which the server has had its data: see
+/// `data_age.lua`.
 #[derive(Clone, Copy)]
 pub(crate) enum DataAge {
     Read,
@@ -23,8 +24,8 @@ pub(crate) enum DataAge {
     Trust,
 }
 
-/// Returns for how long the server has had its data. Returns `None` if no client has written the
-/// time to this data.
+/// Returns for how long the server has had its data. Returns `None` if no time is stored, or if the
+/// stored time is in the future.
 pub(crate) async fn data_age(store: &RedisStore, request: DataAge) -> Reply<Option<Duration>> {
     let how = ["read", "note", "trust"][request as usize];
     let request = Request::script(&DATA_AGE, &[keys::QUORUM_SINCE], how);

@@ -61,8 +61,8 @@ for i = 1, #ahead, 2 do
     redis.call('ZADD', it.permits, whole(now), ahead[i])
 end
 
--- Finds the member with whose end enough permits become free: adds up the permits of the members,
--- from the oldest member on.
+-- Finds the member whose end frees enough permits. From the oldest member on, adds up the permits
+-- that become free when each member leaves the window.
 local missing, from, score = wanted - free, 0, now
 while missing > 0 do
     local some = redis.call('ZRANGEBYSCORE', it.permits, '(' .. it.gone, '+inf', 'WITHSCORES',
@@ -75,7 +75,8 @@ while missing > 0 do
             missing, score = missing - permits, tonumber(some[i + 1])
         end
     end
-    -- When the last member has left the window, the whole rate is free, whatever the counter says.
+    -- There are no more members. When the last member has left the window, the whole rate is free,
+    -- whatever the counter says.
     if #some == 0 then
         missing = 0
     end

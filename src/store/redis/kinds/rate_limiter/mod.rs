@@ -67,8 +67,8 @@ fn member(it: &RatePermits, permits: u32) -> Vec<u8> {
 }
 
 impl Limiter<'_> {
-    /// The two keys of the counter, then the two keys of the permits. The first of two keys is for
-    /// all clients together, and the second is for this client.
+    /// Returns the two keys of the counter, then the two keys of the permits. The first of two keys
+    /// is for all clients together, and the second is for this client.
     fn keys(&self) -> [String; 4] {
         let key = |what| keys::suffixed(self.name, what);
         let own = |what| format!("{}:{}", key(what), self.client);

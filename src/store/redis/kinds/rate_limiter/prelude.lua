@@ -16,7 +16,7 @@ local function damaged(what)
     return redis.error_reply('DAMAGED ' .. what .. ' cannot be read; set the rate again')
 end
 
--- The time in milliseconds.
+-- Returns the time of the server in milliseconds.
 local function milliseconds()
     local time = redis.call('TIME')
     return time[1] * 1000 + math.floor(time[2] / 1000)
@@ -76,7 +76,8 @@ end
 
 -- Returns the number of free permits, or nil and an error. Sets `it.gone` to the start of the
 -- window, and `it.old` to how many members have left the window. If the window is empty, the whole
--- rate is free whatever the counter says, because the counter may be out of date.
+-- rate is free whatever the counter says, because the counter may be out of date. If the counter is
+-- missing or too high, the members in the window decide.
 local function free_at(it, now)
     local value, refused, there = counter(it)
     it.gone = whole(now - it.interval)
@@ -100,8 +101,9 @@ local function free_at(it, now)
     return used and it.rate - used, refused
 end
 
--- Gives the counter and the permits the TTL of the limiter. If each client has its own permits,
--- these expire even if the limiter does not, because no other client would delete them.
+-- Starts the idle time of the limiter again, if it has one, and gives the counter and the permits
+-- the TTL of the limiter. If each client has its own permits, these expire even if the limiter does
+-- not, because no other client would delete them.
 local function keep(it)
     local rest = it.idle
     if rest > 0 then

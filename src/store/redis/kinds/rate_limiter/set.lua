@@ -8,8 +8,8 @@
 --   KEYS[6]  receipt         the reply to this request, kept for a minute
 --   ARGV[1]  rest            milliseconds for which the receipt is kept
 --   ARGV[2]  how             `absent` sets the rate unless there is one; `set` sets it and starts a
---                            new window; `update` changes an existing rate and keeps the window;
---                            `delete` deletes the limiter
+--                            new window; `update` changes an existing rate, and keeps the window
+--                            if the type stays; `delete` deletes the limiter
 --   ARGV[3]  rate            permits in an interval
 --   ARGV[4]  interval        milliseconds
 --   ARGV[5]  type            0 for all clients together, 1 for each client

@@ -67,7 +67,8 @@ async fn raw(store: &RedisStore, verb: &str, arguments: impl ToRedisArgs) -> Val
 /// Every grant of a run: its time, its permits, and how many of these were not released.
 type Grants = Vec<(Instant, RatePermits, u32)>;
 
-/// Checks that no interval has more permits than the rate. Redis counts in whole milliseconds.
+/// Checks that no interval has more permits than the rate. The checked interval is 1 ms shorter,
+/// because Redis counts in whole milliseconds.
 fn check(grants: &Grants, rate: u64, interval: Duration) {
     for (start, ..) in grants {
         let within = grants.iter().filter(|(at, ..)| at >= start && *at < *start + interval - MS);
@@ -76,7 +77,8 @@ fn check(grants: &Grants, rate: u64, interval: Duration) {
     }
 }
 
-/// Two clients acquire, release and repeat requests, and the clock of the server is set back.
+/// Runs one seed. Two clients acquire, release and repeat requests, while the clock of the server
+/// is set back.
 async fn story(seed: u64) {
     let mut chance = fastrand::Rng::with_seed(seed);
     let (twin, name) = (Twin::new(seed), Name::new("api").unwrap());

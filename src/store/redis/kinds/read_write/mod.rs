@@ -253,8 +253,9 @@ fn unlock<'a>(
     request.reporting_split(waited).read(|reply| release_reply(reply, name))
 }
 
-/// Renews the lock and the lease of a reader by two requests, because the keys are on two nodes. If
-/// the reader leaves between the requests, the key of its lease is left unused, and expires.
+/// Renews the lock and the lease of a reader by separate requests, because the keys are on two
+/// nodes. The first request only checks that the reader holds the lock. If the reader leaves
+/// between the requests, the key of its lease is left unused, and expires.
 async fn renew_apart(store: &RedisStore, renewal: &Renewal) -> Reply<Outcome> {
     let Renewal { object, owner, ttl, .. } = renewal;
     let looked = prolong_lock(store, object, owner, 0).await?;

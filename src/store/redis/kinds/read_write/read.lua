@@ -11,7 +11,7 @@
 --                     writer; else empty
 --   ARGV[4]  waited   milliseconds for which this reader has waited
 --   ARGV[5]  turn     milliseconds for which readers wait for an earlier writer. For the next
---                     period of this length, readers may acquire; and so on by turns
+--                     period of this length, readers may acquire. The two periods alternate
 --
 --   owner                  granted. A repeated request gets the same grant and a fresh lease
 --   {pttl, owner, count}   the write side is held for at most pttl milliseconds (-1: without end)

@@ -31,8 +31,8 @@ local function notify()
     return 2 ^ (1 + redis.call('TIME')[1] % 4)
 end
 
--- Removes this owner from the waiting writers. Returns whether it was among them. If the ACL denies
--- the key, the script still releases the lock.
+-- Removes this owner from the waiting writers. Returns whether the owner was among them. If the ACL
+-- denies the key, the script still releases the lock.
 local function leave_the_writers()
     local gone = redis.pcall('ZREM', KEYS[2], ARGV[1], 'until:' .. ARGV[1])
     return type(gone) == 'number' and gone > 0
@@ -56,7 +56,7 @@ redis.call('HDEL', KEYS[1], ARGV[2])
 redis.call('HSET', KEYS[1], 'mode', 'read')
 local left = longest_lease(KEYS[1], ARGV[4])
 if left then
-    -- With 0 the key is deleted: no reader is left.
+    -- With 0, PEXPIRE deletes the key: no reader is left.
     redis.pcall('PEXPIRE', KEYS[1], left)
 end
 return notify()

@@ -112,7 +112,7 @@ local function be_patient()
     end
 end
 
--- Keeps no more permits for this owner, and announces them to the other waiters.
+-- Stops keeping permits for this owner, and announces the free permits to the other waiters.
 local function be_patient_no_more()
     redis.pcall('HDEL', KEYS[4], 'owner', 'permits', 'since', 'until')
     if free > 0 then

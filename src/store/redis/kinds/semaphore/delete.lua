@@ -9,7 +9,8 @@
 --   0   the semaphore did not exist
 --
 -- GET comes first because it rejects a key of another type, which DEL would delete. The DEL of the
--- receipt changes nothing, but after it a full server also accepts the other writes of the script.
+-- receipt changes nothing, but after a DEL a full server also accepts the other writes of the
+-- script.
 --
 -- Time: GET, GET, DEL, SET and SET; DEL when the semaphore existed.
 
