@@ -1,20 +1,20 @@
 //! A fixed amount of work on a simulated server, for counting instructions.
 //!
-//! Instructions do not flicker as times do. `benches/instructions.sh` counts them
-//! and compares with `benches/instructions.txt`.
+//! The number of instructions varies less than times do. `benches/instructions.sh` counts the
+//! instructions, and compares the counts with `benches/instructions.txt`.
 
 use std::{env, future::Future, time::Duration};
 
 use leasehold::{Client, Lock};
 use tokio::task::{JoinSet, yield_now};
 
-/// How often each kind of work is done.
+/// How many times each kind of work is done.
 const TIMES: usize = 5_000;
 
-/// Longer than the work takes under a tool that counts instructions.
+/// A lease that is longer than the work takes under a tool that counts instructions.
 const LEASE: Duration = Duration::from_secs(3_600);
 
-/// How many tasks share the work, where there are several.
+/// The number of tasks that share the work of `hand_overs`.
 const TASKS: usize = 64;
 
 fn main() {
@@ -25,7 +25,7 @@ fn main() {
         Some("hand-overs") => run(hand_overs()),
         Some("holds") => run(holds()),
         Some("start") => run(start()),
-        // `cargo bench` and `cargo test` call it with flags of their own.
+        // `cargo bench` and `cargo test` start this program with flags of their own.
         _ => println!("pairs, hand-overs, holds or start: see benches/instructions.sh"),
     }
 }
@@ -35,13 +35,14 @@ fn run(work: impl Future<Output = ()>) {
     runtime.block_on(work);
 }
 
-/// Connects, loads the scripts of all primitives, and locks once, as each of the others does.
+/// Connects, loads the scripts of all primitives, and acquires and releases once. `instructions.sh`
+/// subtracts these instructions from those of each other kind of work.
 async fn start() {
     let lock = Client::in_memory().lock("orders:42").unwrap();
     lock.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
 }
 
-/// A lock that is taken and given back.
+/// Acquires and releases a lock repeatedly.
 async fn pairs() {
     let lock = Client::in_memory().lock("orders:42").unwrap();
     for _ in 0..TIMES {
@@ -49,7 +50,7 @@ async fn pairs() {
     }
 }
 
-/// A lock that goes round among tasks.
+/// Hands a lock off from task to task.
 async fn hand_overs() {
     let client = Client::in_memory();
     let always = |lock: Lock| lock.local_handoff(u32::MAX, Duration::from_secs(3_600));
@@ -59,7 +60,7 @@ async fn hand_overs() {
         tasks.spawn(async move {
             for _ in 0..TIMES / TASKS {
                 let guard = lock.acquire().await.unwrap();
-                // So that the others come to wait.
+                // During this await, the other tasks begin to wait for the lock.
                 yield_now().await;
                 guard.release().await.unwrap().into_result().unwrap();
             }
@@ -72,12 +73,13 @@ async fn hand_overs() {
     assert!(handed_over > TIMES * 9 / 10, "only {handed_over} were handed over");
 }
 
-/// Many locks that are held at the same time.
+/// Holds many locks at the same time.
 async fn holds() {
     let client = Client::in_memory();
     let mut guards = Vec::with_capacity(TIMES);
     for number in 0..TIMES {
-        // They are not renewed, because the number of renewals would depend on the machine.
+        // The client does not renew these holds, because the number of renewals would depend on the
+        // machine.
         let lock = client.lock(format!("orders:{number}")).unwrap().lease(LEASE);
         guards.push(lock.acquire().await.unwrap());
     }

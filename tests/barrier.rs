@@ -31,7 +31,7 @@ fn two(parties: u32) -> (MemoryStore, [Barrier; 2]) {
     (store, barriers)
 }
 
-/// Starts a member that has sent its request and waits.
+/// Starts a member, and returns when the member has sent its request and waits.
 async fn waiting(barrier: &Barrier) -> JoinHandle<Result<Arrived>> {
     let barrier = barrier.clone();
     let member = tokio::spawn(async move { barrier.arrive_and_wait().await });
@@ -44,8 +44,8 @@ async fn passes(member: JoinHandle<Result<Arrived>>) -> Arrived {
     timeout(AT_ONCE, member).await.expect("at once").unwrap().unwrap()
 }
 
-/// Returns how many members have arrived, according to the error of a timeout; this includes the
-/// caller.
+/// Lets one more member arrive for 5 ms. Returns the number of arrived members from its error,
+/// including this one.
 async fn present(barrier: &Barrier) -> u32 {
     match barrier.arrive_and_wait_within(millis(5)).await {
         Err(Error::MembersMissing { arrived, .. }) => arrived,
@@ -144,7 +144,9 @@ async fn timed_out_member_does_not_count_after_its_error() {
         assert!(matches!(missing, Error::MembersMissing { arrived: 1, .. }), "{missing}");
     }
 
-    // If the store does not reply, the error comes 100 ms later, and the member leaves afterwards.
+    // When the timeout of 2 s ends, the client asks the store to remove the member. If the store
+    // does not reply, the error comes 100 ms later. The client removes the member when the store
+    // replies again.
     let start = Instant::now();
     let late = tokio::spawn(async move { one.arrive_and_wait_within(secs(2)).await });
     sleep(secs(1)).await;
@@ -255,7 +257,8 @@ async fn inside(barriers: &[DoubleBarrier; 2]) -> [DoubleBarrierGuard; 2] {
     [enters(one).await, enters(other).await]
 }
 
-/// Starts a member that has left, and that waits for the others to leave.
+/// Lets a member leave in a task of its own. Returns when the member has left and waits for the
+/// other members to leave.
 async fn leaving(guard: DoubleBarrierGuard) -> JoinHandle<Result<Release>> {
     let member = tokio::spawn(guard.leave());
     sleep(millis(1)).await;
@@ -326,7 +329,7 @@ async fn timed_out_leave_names_the_members_that_are_inside() {
         "{text}"
     );
     assert!(error.is_busy() && !error.is_transient());
-    // The member left although its call timed out.
+    // The call of `one` has timed out, but `one` has left. So `other` need not wait.
     assert_eq!(other.leave().await.unwrap(), Release::Released);
     let [one, _other] = inside(&barriers).await;
     assert!(matches!(one.leave_within(Duration::ZERO).await, Err(Error::Duration(_))));
@@ -389,7 +392,7 @@ async fn unpolled_member_is_lost_when_its_lease_ends() {
     }
     let awake = other.enter().await.unwrap();
     let awake = leaving(awake).await;
-    // 36 s are the lease, and the time until the member sends its next request.
+    // 36 s are the lease of `asleep`, and the time until `awake` sends its next request.
     sleep(secs(36)).await;
     assert_eq!(leaves(awake).await, Release::Released);
     let error = timeout(secs(5), asleep).await.unwrap().unwrap_err();

@@ -222,7 +222,7 @@ mod reentry {
         assert_eq!(first.count(), 5);
         assert_eq!(lock.held_by(first.owner()).unwrap(), 5);
 
-        // and the lock is free when all of them are dropped, in any order
+        // and the lock is free when all guards are released or dropped, in any order
         assert_eq!(first.release().unwrap(), Release::StillHeld { count: 4 });
         assert_eq!(third.release().unwrap(), Release::StillHeld { count: 3 });
         drop(second);
@@ -243,7 +243,8 @@ mod reentry {
         assert_eq!(third.count(), 2);
     }
 
-    /// A lock whose hold tasks may share for longer than a busy machine needs to start a thread.
+    /// Returns `lock` with limits by which threads may share a hold for a minute. Within this time,
+    /// even a busy machine starts a thread.
     fn shared_long(lock: Lock) -> Lock {
         lock.local_handoff(10_000, Duration::from_secs(60))
     }

@@ -90,7 +90,7 @@ pub(crate) async fn at_every_await(scene: impl AsyncFn(Cut) -> bool) -> usize {
     cuts
 }
 
-/// Two clients of one store. The store can be stopped, or another client can hold.
+/// Two clients of one store, and the locks that they use.
 struct World {
     store: MemoryStore,
     one: Client,
@@ -214,8 +214,8 @@ impl World {
     }
 }
 
-/// Acquires and releases. If the lock is never granted, this function panics instead of waiting for
-/// ever.
+/// Acquires the lock, holds it for 100 ms, and releases it. Panics if the lock is not granted
+/// within an hour.
 async fn short_visit(lock: Lock) {
     let guard = lock.acquire_within(secs(3_600)).await.unwrap();
     sleep(millis(100)).await;
@@ -265,8 +265,8 @@ async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn
             completed
         })
         .await;
-        // The cuts must include: before the first poll, after two polls, and at an await in the
-        // middle.
+        // Each of the two rounds must have a cut before the first poll. If the operation has to
+        // wait, each round must also have a cut after the first poll.
         let on_its_way = match way {
             Way::Free => false,
             Way::Stalled | Way::StalledAndHeld | Way::Failing => true,
@@ -335,8 +335,8 @@ async fn dropped_read_or_write_acquire_leaves_nothing_behind() {
     }
 }
 
-/// The other member of the multi-lock is on another server. In the order of members, it is before
-/// or after this lock.
+/// The multi-lock consists of `door` and a lock on another server. In the order of members, the
+/// other lock is before or after `door`.
 #[tokio::test(start_paused = true)]
 async fn dropped_multi_lock_acquire_leaves_nothing_behind() {
     for other in ["aisle", "foyer"] {
@@ -471,7 +471,8 @@ mod handed_over_and_cancelled {
 
     type Waiting<'a> = Pin<Box<dyn Future<Output = Result<LockGuard, Error>> + Send + 'a>>;
 
-    /// Hands the lock off to `waiter`, which has not run since.
+    /// Releases `guard`, and so hands the lock off to `waiter`. Returns `waiter`, which was not
+    /// polled after the hand-off.
     async fn handed<'a>(world: &World, guard: LockGuard, mut waiter: Waiting<'a>) -> Waiting<'a> {
         assert!(poll!(&mut waiter).is_pending());
         sleep(millis(1)).await;
@@ -627,7 +628,7 @@ mod granted_and_cancelled {
 mod release {
     use super::*;
 
-    /// A hold, and a waiter of another client.
+    /// Returns a hold, and a waiter of the other client behind it.
     async fn held(world: &World) -> (LockGuard, JoinHandle<()>) {
         let guard = world.door().acquire().await.unwrap();
         let behind = tokio::spawn(short_visit(world.other_door()));
@@ -695,7 +696,7 @@ mod release {
                     store.resume();
                 });
 
-                // when the release of one of them is dropped
+                // when the release of one guard is dropped
                 let released = cut.of(again.release()).await;
                 over.await.unwrap();
                 sleep(AFTER_TROUBLE).await;
@@ -862,8 +863,8 @@ async fn work_is_dropped_when_its_run_is_dropped() {
     world.is_quiet(AT_ONCE, "a run that was dropped").await;
 }
 
-/// Drops the operation on a semaphore with two permits at each of its awaits. There are three
-/// cases: both permits are free, another client has one of them, and the store does not reply.
+/// Drops the operation on a semaphore with two permits at each of its awaits. Both permits are
+/// free, or another client has one. The store replies, or does not reply.
 async fn permits_come_back<T>(operation: impl AsyncFn(&Semaphore) -> T) {
     for (taken, stalled) in [(false, false), (true, false), (false, true), (true, true)] {
         let cuts = at_every_await(async |cut| {

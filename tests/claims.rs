@@ -28,7 +28,7 @@ pub(crate) async fn counts(jobs: &Queue<String>) -> (u64, u64) {
     (jobs.len().await.unwrap(), jobs.claimed().await.unwrap())
 }
 
-/// A task that waits for an element.
+/// Starts a task that waits for an element.
 pub(crate) fn claiming(jobs: &Queue<String>) -> JoinHandle<Result<Claim<String>>> {
     let jobs = jobs.clone();
     tokio::spawn(async move { jobs.claim().await })

@@ -29,7 +29,7 @@ fn two() -> (MemoryStore, [Election; 2]) {
     (store, elections)
 }
 
-/// Starts a candidate that has sent its request and waits.
+/// Starts a candidate, and returns when the candidate has sent its request and waits.
 async fn campaigning(election: &Election, value: &str) -> JoinHandle<Result<Leadership>> {
     let (election, value) = (election.clone(), value.to_owned());
     let candidate = tokio::spawn(async move { election.campaign(value).await });
@@ -51,7 +51,7 @@ fn value_of(leader: Option<&Leader>) -> Option<&str> {
     leader.and_then(Leader::value)
 }
 
-/// Returns the leader that the observer returns without waiting.
+/// Returns the next leader that `observer` reports. The report must come at once.
 async fn sees(observer: &mut Observer) -> Option<Leader> {
     timeout(AT_ONCE, observer.next()).await.expect("at once").unwrap()
 }

@@ -229,7 +229,8 @@ fn guarded_script_sees_only_its_own_keys_and_arguments() {
     let call = script(text, ["{a}1", "{a}2"], ["x", "y", "z"], 7).unwrap();
     let seen: (u32, u32, String) = plain.pass(&call);
 
-    // then it sees its own arguments, and the key of the fence has the hash tag of the first key
+    // then the script sees its own arguments, and the key of the fence has the hash tag of the
+    // first key
     assert_eq!(seen, (2, 3, "{a}1 {a}2 x y z".into()));
     assert_eq!(keys(&server), ["leasehold_fence::{a}1"]);
 

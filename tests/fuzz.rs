@@ -243,8 +243,8 @@ impl Story {
         }
         self.lies.store(false, Ordering::SeqCst);
         let lock = client.lock(format!("{}-after", self.seed)).unwrap();
-        // A reply from before may still be assigned to the wrong request, so the first acquisitions
-        // may fail.
+        // A reply from the time of the faults may still be assigned to the wrong request. So the
+        // first acquisitions may fail.
         let recovered = async { while lock.acquire().await.is_err() {} };
         self.within(secs(10), "the client recovers", recovered).await;
         calls + 2

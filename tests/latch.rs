@@ -26,7 +26,7 @@ fn two() -> [Latch; 2] {
     [(); 2].map(|()| Client::with_store(&store).latch("start").unwrap())
 }
 
-/// Starts a waiter that has sent its first request.
+/// Starts a waiter, and returns when the waiter has sent its first request.
 async fn waiting(latch: &Latch) -> JoinHandle<Result<()>> {
     let latch = latch.clone();
     let waiter = tokio::spawn(async move { latch.wait().await });

@@ -81,7 +81,7 @@ async fn release_timeout_limits_the_call_and_release_continues() {
     store.stall();
     is_silent_for(millis(200), guard.release()).await;
 
-    // and the release of one of two guards, too
+    // and the same is true for the release of one of two guards
     store.resume();
     let guard = lock.acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
@@ -127,8 +127,7 @@ async fn loss_is_notified_at_once_while_the_store_is_silent() {
     assert!(matches!(ran.await, RunOutcome::Cancelled { reason: LostReason::MaxHold, .. }));
     assert!(start.elapsed() <= secs(10) + millis(2), "{:?}", start.elapsed());
 
-    // and the client releases what the store still keeps of the hold, soon after the store replies
-    // again
+    // and the client releases the lock in the store soon after the store replies again
     store.resume();
     let elsewhere = Client::with_store(&store).lock("door").unwrap();
     assert!(elsewhere.acquire_within(secs(2)).await.is_ok());

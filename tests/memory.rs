@@ -72,7 +72,7 @@ async fn service_stops_within_a_third_of_its_ttl_after_a_loss() {
     let (ran, lost_at) = tokio::join!(billing.night_run(480), async {
         sleep(secs(300)).await;
 
-        // when the store loses its lock, as a failover would
+        // when the store loses the lock of the service, as in a failover
         assert!(store.lose("billing/night"));
         Instant::now()
     });

@@ -199,7 +199,7 @@ async fn member_lost_during_the_wait_is_acquired_again() {
     let held = world.other_lock("b").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { both.acquire().await.unwrap() });
     // While the holder of "b" stays the same, the multi-lock would release "a" only after a longer
-    // time. By now, the lease of "a" has ended.
+    // time. After this pause, the lease of "a" has ended.
     sleep(millis(150)).await;
     drop(held);
     let guard = timeout(secs(1), waiter).await.unwrap().unwrap();

@@ -59,7 +59,7 @@ impl Setup {
         self.servers[servers].iter().for_each(MemoryStore::stall);
     }
 
-    /// Soon checks the number of servers that have the lock as held.
+    /// After 100 ms, checks that the lock is held at `number` servers.
     async fn is_held_at(&self, number: usize) {
         sleep(ms(100)).await;
         let mut held = 0;
@@ -79,7 +79,7 @@ impl Setup {
         }
     }
 
-    /// Returns how long a client waits for the lock, and its guard.
+    /// Lets a new client acquire the lock. Returns how long the client waited, and its guard.
     async fn waits(&self) -> (Duration, QuorumGuard) {
         let (lock, start) = (self.lock(), Instant::now());
         let guard = lock.acquire_within(secs(60)).await.unwrap();
@@ -98,7 +98,8 @@ async fn quorum_lock_without_a_majority_returns_an_error() {
     let waited = setup.lock().acquire_within(secs(5)).await.unwrap_err();
     let text = "at most 2 of 5 servers can vote, but 3 must grant the lock; server 1: ";
     assert!(waited.to_string().contains(text), "{waited}");
-    // Grants that other tries have not released yet are no majority that is busy.
+    // `one` and `other` may each get a grant of one working server. A server that is busy for this
+    // reason must not change the error.
     let (one, other) = (setup.lock(), setup.lock());
     let mut errors = vec![waited, setup.lock().acquire_within(ms(200)).await.unwrap_err()];
     for _ in 0..5 {
@@ -261,7 +262,7 @@ async fn server_that_lost_its_data_has_no_vote_for_one_lease() {
     let guard = setup.acquire().await;
 
     // The second server loses its data, and the third one works again. These two must not form a
-    // majority for another client, and the holder gets the second server again.
+    // majority for another client, and the second server must grant the lock to the holder again.
     setup.servers[1].lose_everything();
     setup.servers[2].heal();
     setup.keeps_out_others(&guard).await;

@@ -432,8 +432,8 @@ async fn user_without_subscribe_polls_until_it_may_subscribe() {
     release_guard(entered(waits).await).await;
 }
 
-/// Clusters before Redis 7 have no sharded channels. In this test, a client has no permission for
-/// sharded channels, and also uses plain channels.
+/// Clusters before Redis 7 have no sharded channels. In this test, the clients have no permission
+/// for `PUBSUB SHARDNUMSUB`, and so also use plain channels.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_channels_wake_waiters_without_a_queue() {
     let cluster = three_masters();
@@ -568,7 +568,7 @@ async fn moved_node_is_resolved_again() {
 }
 
 /// Former bug: the client called the function while it had locked an internal mutex. A request from
-/// within the function needs this mutex, so it waited for ever.
+/// within the function needs this mutex, so the request waited for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn translation_that_calls_its_client_blocks_no_call() {
     let cluster = three_masters();
@@ -915,7 +915,7 @@ async fn locks_in_a_migrating_slot_are_granted_and_released() {
     let to = other_than(&cluster, NAME);
     let moving = cluster.moving(Cluster::slot_of(NAME), &to);
     moving.open();
-    // The new owner has none of the keys, and serves requests with `ASKING` only.
+    // The new owner has none of the keys. For this slot, it serves only requests after `ASKING`.
     let load = Load::on(&[one.clone(), other.clone()], NAME);
     load.goes_on();
     moving.carry_all();

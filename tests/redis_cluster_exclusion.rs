@@ -176,7 +176,7 @@ fn names(kind: &str) -> BTreeSet<String> {
     (0..NAMES).map(|number| format!("{kind}:{number}")).collect()
 }
 
-/// Those of `names` whose slot is on this node.
+/// Returns those of `names` whose slot is on this node.
 fn on(cluster: &Cluster, node: &Redis, names: &BTreeSet<String>) -> BTreeSet<String> {
     names.iter().filter(|name| owner(cluster, name).port() == node.port()).cloned().collect()
 }
@@ -219,8 +219,8 @@ async fn replicated_locks_exclude_while_primaries_die() {
         // when a primary dies, and no replica has received its last grants
         let (alone, dead) = die_alone(&cluster, &master, &url).await;
 
-        // then those contenders continue that need no replica, or whose node is not affected. The
-        // others continue when their node has a replica again
+        // then the contenders continue that need no replica, or whose node is not affected. All
+        // other contenders continue when their node has a replica again
         let alone_suffice: BTreeSet<_> = all.difference(&replicated).cloned().collect();
         let elsewhere = all.difference(&its).cloned().collect();
         let without = alone_suffice.union(&elsewhere).cloned().collect();

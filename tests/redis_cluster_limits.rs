@@ -57,8 +57,8 @@ fn memory() -> u64 {
         * 4_096
 }
 
-/// Prints the time, and the memory that each hold or waiter has used since `before`. Fails if it is
-/// too much.
+/// Prints the time, and the memory that each hold or waiter has used since `before`. Fails if the
+/// memory is `MOST_BYTES` or more.
 #[track_caller]
 fn tell(what: &str, before: u64, number: usize, took: Duration) {
     let each = memory().saturating_sub(before) / number as u64;
@@ -108,7 +108,7 @@ fn channels(nodes: &[Arc<Redis>]) -> usize {
     nodes.iter().map(count).sum()
 }
 
-/// The number of connections to all nodes, minus two for each client.
+/// The number of connections that should not exist: each client needs two connections to each node.
 fn left(nodes: &[Arc<Redis>], clients: usize) -> usize {
     nodes.iter().map(|node| connections(node).saturating_sub(2 * clients)).sum()
 }

@@ -263,7 +263,8 @@ async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {
     let client = client(&cluster).await;
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
     let [of_from, of_to] = [&from, &to].map(|it| cluster.replicas_of(it).remove(0));
-    // A Valkey server does not move a slot while it waits for a replica.
+    // The test stops the replica, and does not pause it. A Valkey server cannot move a slot while
+    // one of its replicas is paused.
     of_from.stop();
     let waits = granted_at(&from, lock(&client, NAME, ONE)).await;
     let moved = Arc::clone(&cluster);

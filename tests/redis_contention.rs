@@ -334,7 +334,7 @@ async fn unpolled_future_blocks_processes_less_than_a_second() {
         // when the holder releases, then a waiter of another process acquires nevertheless
         let released = Instant::now();
         release_guard(guard).await;
-        // The waiter's own timer would send its second request later than this.
+        // The timer of the waiter would send its second request after more than these two seconds.
         let guard = within(secs(2), "another process enters", waiting).await.unwrap().unwrap();
         println!("after {:?}", released.elapsed());
         release_guard(guard).await;

@@ -225,7 +225,7 @@ async fn hundred_locks_are_renewed_by_one_evalsha() {
     let renewed = || t.client.stats().renewals;
     eventually("they are renewed", secs(15), || renewed() >= 200);
 
-    // then two commands have renewed all of them
+    // then two commands have renewed all locks
     let calls = t.redis.calls().since(&before);
     assert_eq!(of(&calls, &["evalsha", "pexpire"]), [2, 200], "{calls}");
     drop(guards);
@@ -400,7 +400,7 @@ async fn alternating_clients_cost_three_evalsha_each() {
         let granted = || clients.iter().map(|client| client.stats().granted).sum::<u64>();
         let granted_before = granted();
 
-        // when each of them always has to wait for the others
+        // when each client always has to wait for the other clients
         let long = acquire_in_turn(&clients, rounds).await;
         let (calls, granted) = (redis.calls().since(&before), granted() - granted_before);
 
@@ -476,7 +476,7 @@ async fn hand_off_sends_no_command() {
     comes_true("all wait", || t.client.stats().waiting == 100).await;
     comes_true("one listens", || subscribers(&t.redis, &channel("door")) == 1).await;
 
-    // when all of them hold the lock, one after the other
+    // when all of these tasks hold the lock, one after the other
     let (sent, _) = t
         .sent_during(async {
             release_guard(guard).await;
@@ -484,7 +484,7 @@ async fn hand_off_sends_no_command() {
         })
         .await;
 
-    // then only the last of them sends a release to the store
+    // then only the last task sends a release to the store
     assert_eq!(sent, ["EVALSHA"]);
     assert_eq!(t.client.stats().handed_over, 100);
     assert!(keys(&t.redis).is_empty());

@@ -41,7 +41,7 @@ async fn cost_of_a_hand_over(number: usize) -> f64 {
     let clients = [client(&redis).await, client(&redis).await];
     let guard = clients[0].fair_lock("door").unwrap().acquire().await.unwrap();
     let tasks = waiters(&redis, &clients, number, ms(1)).await;
-    // By now, each waiter is subscribed and has repeated its request.
+    // After this pause, each waiter is subscribed and has repeated its request.
     sleep(ms(300)).await;
     let monitor = redis.monitor();
     release_guard(guard).await;

@@ -90,8 +90,8 @@ async fn unsubscribed_waiter_acquires_in_a_yield_window() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_with_redissons_permissions_acquires_in_a_yield_window() {
-    // Yield windows leave the lock free for a fifth of the time: for 16 ms each, in every fourth
-    // second.
+    // Yield windows leave the lock free for a fifth of the time. Their length changes each second.
+    // In every fourth second, each window has the longest length, 16 ms.
     let bound = secs(10);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;

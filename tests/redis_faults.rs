@@ -583,10 +583,10 @@ async fn revoked_permission_affects_only_its_lock() {
     let (ours, theirs) = tokio::join!(ours.acquire(), theirs.acquire());
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
 
-    // when the user loses the permission for one of them
+    // when the user loses the permission for the lock `theirs`
     redis.command(&["ACL", "SETUSER", "limited", "resetkeys", "~ours"]);
 
-    // then this lock is lost when its lease ends, and the client still renews the other lock
+    // then `theirs` is lost when its lease ends, and the client still renews `ours`
     let reason = within(SOON, "the lease ends", theirs.lost()).await;
     assert_eq!(reason, LostReason::Expired);
     sleep(secs(1)).await;
@@ -893,8 +893,8 @@ async fn holder_notices_a_forced_release_within_a_renewal() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forced_release_is_reported_at_once_to_a_waiting_process() {
-    // given a client with a hold and a waiter for the same lock. Its next renewal is due after ten
-    // seconds
+    // given a client with a hold and a waiter for the same lock. The next renewal of the hold is
+    // due after ten seconds
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().acquire().await.unwrap();

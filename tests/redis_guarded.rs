@@ -222,7 +222,7 @@ async fn late_write_under_another_holder_changes_nothing() {
     proxy.black_hole(false);
     let (_guard, written) = within(SOON, "it is answered", writing).await.unwrap();
 
-    // then the server executed the request, and it wrote nothing
+    // then the server executed the request, but the request wrote nothing
     assert_lost(written, LostReason::Expired);
     assert!(redis.calls().since(&before).of("evalsha") > 0);
     assert_eq!(data(&redis).unwrap(), "the next one's");

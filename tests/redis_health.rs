@@ -253,8 +253,8 @@ async fn lagging_replica_is_found_and_logged_once_by_name() {
     healed(&client, PATIENCE, "it has caught up", |health| !has(health, is_it)).await;
 }
 
-/// A proxy that changes the replies of a server. In each line that contains `this`, the proxy
-/// replaces the rest of the line by the result of `that`.
+/// Starts a proxy that changes the replies of a server. In each line that contains `this`, the
+/// proxy replaces the rest of the line by the result of `that`.
 fn server_with_changed_replies(
     redis: &Redis,
     this: &'static str,

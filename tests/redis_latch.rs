@@ -40,7 +40,7 @@ async fn latch_counter_and_channel_match_redisson() {
     assert_eq!(latch.count_down().await.unwrap(), 0);
     assert_eq!(listener.received(), [""; 0]);
 
-    // Deleting the latch opens it, and `delete` returns that it existed.
+    // Deleting the latch opens it, and `delete` returns that the latch existed.
     latch.set(2).await.unwrap();
     assert!(latch.delete().await.unwrap());
     assert_eq!(listener.received(), ["1", "0"]);
@@ -107,7 +107,8 @@ async fn thousand_waiting_tasks_cost_one_waiter() {
         .into_iter()
         .for_each(|it| it.unwrap().unwrap());
     let calls = redis.calls().since(&before);
-    // Each check is one `GET`, and the script sends two more.
+    // The client checks the latch by `GET`, at most four times for all tasks. The script that opens
+    // the latch sends two more.
     assert!(calls.of("get") <= 2 + 4, "{calls}");
     assert_eq!((calls.of("subscribe"), calls.of("evalsha")), (1, 1), "{calls}");
 }

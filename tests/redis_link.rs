@@ -28,8 +28,8 @@ fn words(bytes: impl Into<Vec<u8>>) -> Tampering {
 }
 
 /// A server, and a proxy in front of it. The proxy passes replies on unchanged until the test
-/// switches it. Then it sends `lie` instead of each reply, but only on the connections that exist
-/// when the test switches it.
+/// switches it. After that, the proxy sends `lie` instead of each reply. New connections still get
+/// unchanged replies.
 struct Setup {
     redis: Redis,
     tampering: TamperingProxy,

@@ -291,8 +291,8 @@ async fn forged_message_grants_no_permit() {
     release_guard(entered(waiting).await).await;
 }
 
-/// Runs a line of the guide with `redis-cli`: the line that starts with `begins`, with `id` as the
-/// id. Returns the output.
+/// Runs the command of the guide that starts with `redis-cli` and `begins`, with `id` instead of
+/// the guide's id. Returns the output.
 fn by_the_guide(redis: &Redis, begins: &str, id: &str) -> String {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/runbook.md");
     let guide = std::fs::read_to_string(guide).unwrap();
@@ -555,7 +555,8 @@ async fn permits_of_a_dead_client_return_after_one_ttl() {
     proxy.refuse(true);
     proxy.cut();
 
-    // then a waiter of another client acquires them when the lease ends, without a notification
+    // then a waiter of another client acquires all permits when the lease ends, without a
+    // notification
     let begun = Instant::now();
     release_guard(within(secs(10), "it is over", all.acquire()).await.unwrap()).await;
     assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());

@@ -494,9 +494,8 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
     let (began, monitor) = (Instant::now(), redis.monitor());
     acquire_in_turn(&clients, 100, ms(2)).await;
 
-    // then the Redisson client receives a message about a free lock at least every 80 ms plus a
-    // hold. Yield windows take a fifth of the time. A yield window lasts for at most 16 ms, or
-    // comes at each second release
+    // then the Redisson client is notified of yield windows. A window opens at most 80 ms and two
+    // holds after the window before. For a busy machine, half as many windows are enough
     let (took, received) = (began.elapsed(), java.received());
     println!(
         "{} of 300 releases in {took:?} were announced to a client that does not queue",
@@ -651,7 +650,7 @@ async fn client_without_numsub_keeps_the_queue_entries_of_others() {
     sleep(ms(400)).await; // both have repeated their requests, and will do so again seconds later
 
     // when the lock is deleted without a message, and the second waiter is dropped, then the first
-    // one is notified
+    // waiter is notified
     redis.command(&["DEL", "door"]);
     leaves.abort();
     release_guard(acquired_at_once(waiting).await).await;

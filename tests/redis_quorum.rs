@@ -20,7 +20,7 @@ async fn lock(urls: impl IntoIterator<Item = String>) -> QuorumLock {
 }
 
 impl Five {
-    /// Starts five servers, each of which has received one request.
+    /// Starts five servers, and acquires once, so that each server has stored that it was used.
     async fn start() -> Self {
         let five = Self { servers: [(); 5].map(|()| Redis::start()) };
         drop(five.lock().await.acquire().await.unwrap());

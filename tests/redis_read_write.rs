@@ -890,7 +890,7 @@ async fn request_with_a_lost_reply_creates_only_one_hold() {
     for reads in [true, false] {
         let lock = door(&Client::connect(&proxy.url()).await.unwrap());
         let side = if reads { lock.read() } else { lock.write() };
-        // A client loads a script when it first uses it.
+        // The first use of a script also loads it. So this use comes before the checked one.
         release_guard(side.acquire().await.unwrap()).await;
 
         // when the reply to a grant is lost, then the repeated request returns the same hold
@@ -1033,7 +1033,7 @@ mod threads {
         ] {
             assert!(matches!(refused, Error::UpgradeNotSupported { .. }), "{refused:?}");
         }
-        // The write of another thread is no upgrade, so it waits.
+        // The other thread has no read hold. So its write is no upgrade, and waits.
         let writer = std::thread::spawn(move || {
             ours.write().acquire().unwrap().release().unwrap().into_result()
         });
@@ -1085,7 +1085,7 @@ fn of(calls: &Calls, commands: &[&str]) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_acquire_and_each_release_is_one_evalsha() {
     let t = Setup::new().await;
-    // A client loads a script when it first uses it.
+    // The first use of a script also loads it. So this use comes before the checked one.
     release_guard(read(&t.ours()).await).await;
     release_guard(write(&t.ours()).await).await;
     for side in [t.ours().read(), t.ours().write()] {

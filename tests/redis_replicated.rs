@@ -321,7 +321,7 @@ async fn replicated_grants_survive_failover_to_a_late_replica() {
     let by_then = plain.count();
     eventually("others go on", SOON, || plain.count() > by_then);
 
-    // then the replica has every acknowledged grant, and lacks some of the others
+    // then the replica has every acknowledged grant, and lacks some of the other grants
     for taking in kept {
         let (taken, lost) = taking.end(&replica);
         assert!(taken > 5 && lost == 0, "{lost} of {taken} were forgotten");

@@ -512,7 +512,7 @@ async fn longest_waiter_yields_after_thirty_seconds() {
         sleep(ms(1_200)).await;
     }
     assert!(!is_named());
-    // until another half minute has passed
+    // until another half minute has passed, after which the record of the longest waiter expires
     redis.command(&["PEXPIRE", PATIENT, "1"]);
     eventually("it is named again", secs(10), is_named);
     assert!(few.try_acquire(1).await.unwrap().is_none());

@@ -213,7 +213,7 @@ async fn lock_on_all_replicas_survives_the_death_of_the_primary() {
     redis.master().stop();
     let new = redis.wait_for_master_other_than(0);
 
-    // then the new primary has all of them, with the same owners
+    // then the new primary has all locks, with the same owners
     for guard in guards {
         let owns = ["HEXISTS", guard.name().as_str(), guard.owner().as_str()];
         assert_eq!(new.command(&owns).number(), 1, "{guard:?}");
@@ -1020,7 +1020,7 @@ async fn announced_addresses_are_translated_but_not_those_in_the_url() {
     until_left(old);
     release_guard(acquired(&client, "door").await).await;
 
-    // then the client has reached both servers at these ports only
+    // then the client has reached the second server at its translated port, too
     assert!(ways[1].connections() > 0);
     let (words, _) =
         refusal(Client::builder().translate_addresses(|_| Some("?".into())), &redis.url()).await;

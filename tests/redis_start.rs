@@ -248,7 +248,7 @@ async fn logged_about(redis: &Redis, url: &str) -> String {
     drop(connected);
     let eager = log.text();
 
-    // A lazy client logs the same once, when it connects.
+    // A lazy client logs each of these lines once, although its connection is lost and restored.
     let (log, _logged) = Log::begin();
     let client = Client::connect_lazy(url).unwrap();
     healed(&client, SOON, "it is there", |health| health.commands_up && health.messages_up).await;

@@ -161,7 +161,7 @@ async fn foreign_queue_key_is_neither_changed_nor_extended() {
             }
             let was = redis.command(&["DUMP", &key]);
 
-            // when two clients acquire in turn for a while, and then one of them polls
+            // when two clients acquire in turn for a while, and then one of the clients polls
             let clients = [client(&redis).await, client(&redis).await];
             for _ in 0..3 {
                 for [holds, waits] in [[0, 1], [1, 0]] {

@@ -54,7 +54,7 @@ fn is_forbidden(reply: &Reply) -> bool {
 
 async fn do_everything(redis: &Redis) {
     let [one, other] = [as_user(redis, "app").await, as_user(redis, "app").await];
-    // acquires, reenters, checks and releases
+    // One client acquires, reenters and releases, and the other one checks.
     let guard = door(&one).ttl(secs(2)).acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     assert_eq!(door(&other).held_by(guard.owner()).await.unwrap(), 2);
@@ -64,7 +64,7 @@ async fn do_everything(redis: &Redis) {
     assert!(guard.is_held());
     release_guard(guard).await;
 
-    // acquires in turn, by messages and by polling
+    // Both clients acquire in turn, by messages and by polling.
     for wait_strategy in [leasehold::WaitStrategy::PubSub, POLLING] {
         for _ in 0..3 {
             let guard = door(&one).acquire().await.unwrap();
@@ -77,8 +77,8 @@ async fn do_everything(redis: &Redis) {
             }
         }
     }
-    // a forced release, foreign data, a server that loses its data, and a server that does not
-    // reply
+    // The rest is a forced release, foreign data, a server that loses its data, and a server that
+    // does not reply.
     let guard = door(&one).acquire().await.unwrap();
     assert!(door(&other).force_release().await.unwrap());
     drop(guard);
@@ -361,7 +361,8 @@ async fn tenant_cannot_affect_locks_of_another() {
         let reply = evil.command(words);
         assert!(is_forbidden(&reply), "{words:?}: {reply:?}");
     }
-    // and names with braces give it no access
+    // and a client of the other tenant cannot acquire the lock, neither by its name nor by a name
+    // with braces
     let beside = as_user(&redis, "evil").await;
     for name in ["app:door", "{app:door}", "{app:door}evil:x"] {
         let error = beside.lock(name).unwrap().try_acquire().await.unwrap_err();
@@ -435,7 +436,7 @@ async fn foreign_message_grants_and_releases_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_messages_do_not_keep_the_watchdog_busy() {
-    // given a subscribed holder, and a client that publishes all the time that the lock is free
+    // given a subscribed holder, and a client that repeatedly publishes that the lock is free
     let redis = Redis::start();
     tenant(&redis, "app");
     let client = as_user(&redis, "app").await;

@@ -183,7 +183,7 @@ mod done {
 mod wrapped {
     use super::*;
 
-    /// Has the bounds of `run` itself.
+    /// Runs `work`, and returns how long this took. The bounds are those of `run` itself.
     async fn timed<T, F>(lock: &Lock, work: impl FnOnce(LockContext) -> F) -> Result<(T, Duration)>
     where
         F: Future<Output = T>,
@@ -197,7 +197,7 @@ mod wrapped {
         lock.run(async |held| work(&held).await).await
     }
 
-    /// Retries.
+    /// Runs `work`, and runs it again if the store loses the lock.
     async fn patiently<T, F>(lock: &Lock, mut work: impl FnMut(LockContext) -> F) -> Result<T>
     where
         F: Future<Output = T>,

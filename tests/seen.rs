@@ -378,7 +378,8 @@ mod stats {
                 continue;
             }
 
-            // and the other ones while the store hangs, by callers that do not wait for the reply
+            // and the other 34 holds are released while the store hangs, by callers that do not
+            // wait for the reply
             world.store.stall();
             assert!(timeout(Duration::from_millis(10), guard.release()).await.is_err());
             adds_up(&world.client.stats());

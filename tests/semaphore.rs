@@ -39,7 +39,7 @@ async fn world(permits: u32) -> World {
     World { store, one, other, clients }
 }
 
-/// Starts a waiter for `permits` permits that has sent its first request.
+/// Starts a waiter for `permits` permits, and returns when the waiter has sent its first request.
 async fn waiting(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<SemaphoreGuard>> {
     let semaphore = semaphore.clone();
     let waiter = tokio::spawn(async move { semaphore.acquire(permits).await });
@@ -389,8 +389,8 @@ async fn oversized_request_blocks_no_other_client() {
     entered(AT_ONCE, too_many).await.forget();
 }
 
-/// The store cannot know that some permits will never be released, so it keeps permits free for the
-/// longest waiter. It does so for at most half a minute.
+/// The store cannot know that some permits will never be released, so the store keeps permits free
+/// for the longest waiter. The store does this for at most half a minute.
 #[tokio::test(start_paused = true)]
 async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
     // given permits that a dead client holds, and two clients that each wait for all permits but

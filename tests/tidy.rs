@@ -1,8 +1,8 @@
 //! Checks that the code keeps the rules of the project, and that the documents describe it.
 //!
 //! The checks are about layers, script headers, length, documentation, names of tests, and links.
-//! Each check is a function from a text to complaints. So a test can give a bad sample to the
-//! check: see the tests whose names start with `finds_`.
+//! Each check is a function from a text to complaints, and its comment states the rule. So a test
+//! can give a bad sample to the check: see the tests with `finds` in their names.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

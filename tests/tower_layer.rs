@@ -40,8 +40,8 @@ impl Work {
         Ok(())
     }
 
-    /// Sends the requests at the same time. Each has its own client of `store`, as if it were
-    /// another process.
+    /// Sends the requests at the same time. Each request has its own client of `store`, as if it
+    /// came from another process.
     async fn send(&self, store: &MemoryStore, keys: &[&str]) -> Vec<Result<(), BoxError>> {
         let requests = keys.iter().map(|&key| {
             let key_of = |key: &String| (!key.is_empty()).then(|| key.clone());

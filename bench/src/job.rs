@@ -155,7 +155,8 @@ pub struct Paired {
 pub struct Contended {
     /// The number of acquisitions before the end.
     pub entries: u64,
-    /// The number of acquisitions by another task of this process than the one before.
+    /// The number of acquisitions by another task than the task of this process that acquired
+    /// before.
     pub hand_overs: u64,
     /// The number of acquisitions while another task of this process held the lock.
     pub overlaps: u64,

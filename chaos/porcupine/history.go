@@ -42,7 +42,7 @@ type belief struct {
 	mode    string
 	// The token of the hold of a fenced lock; otherwise 0.
 	token int64
-	// The element of a claim, and whether the server confirmed in the end that it is done.
+	// The element of a claim, and whether the server has confirmed that the element is done.
 	element string
 	done    bool
 	// The request was sent at `asked`. The process believed that it held from `from` until `to`.

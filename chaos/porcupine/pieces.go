@@ -42,7 +42,8 @@ func cut(beliefs []belief, from, to int64, longest int) []piece {
 			continue
 		}
 		if b.asked <= from {
-			// The grant may lie in the window, and the new server may have lost its token.
+			// The grant may lie in the window, and the new server may have lost its token. So the token is
+			// not checked.
 			b.token = 0
 		}
 		if len(now.new) >= longest && b.from > now.new[len(now.new)-1].from {

@@ -107,7 +107,7 @@ impl Crew {
     }
 
     /// Kills a worker, and starts another one. The holds of the killed worker end with their
-    /// leases. The run waits until their names are granted again.
+    /// leases. The run waits until the names of these holds are granted again.
     fn replace(&mut self, victim: usize) -> HealedFault {
         let language = self.workers[victim].0;
         self.workers[victim].1.kill();
@@ -169,7 +169,8 @@ const RUST: usize = 5;
 const JAVA: usize = 2;
 const RUST_TASKS: u64 = 4;
 const JAVA_THREADS: u64 = 3;
-/// A number that is larger than the number of holds of any process.
+/// The distance between the first hold numbers of two processes. No process has this many holds, so
+/// no two holds have the same number.
 const HOLDS: u64 = 1_000_000_000;
 /// The time in which a worker must release everything.
 const FAREWELL: Duration = Duration::from_secs(30);

@@ -24,8 +24,8 @@ pub fn drain(client: &Client, objects: &[Object], record: &Shared, ttl: Duration
     failed.map(|error| format!("the drain failed: {error}")).collect()
 }
 
-/// Acquires each fair lock once. Before this grant, the dead waiters of the lock must have left the
-/// queue.
+/// Acquires and releases each fair lock once. A grant proves that the dead waiters of the lock have
+/// left its queue. Returns what failed.
 #[must_use]
 pub fn clear_fair_queues(client: &Client, objects: &[Object]) -> Vec<String> {
     let fair = objects.iter().filter(|it| it.kind == Kind::Fair);

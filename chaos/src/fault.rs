@@ -79,7 +79,8 @@ impl Fault {
         all.contains(&self)
     }
 
-    /// Whether clients cannot reach a server during the fault.
+    /// Whether clients cannot reach a server until the fault is healed. Faults that replace the
+    /// server do not count.
     #[must_use]
     pub fn keeps_clients_away(self) -> bool {
         let all = [Self::ServerKilled, Self::ServerStopped, Self::LinksCut, Self::LinksBlackHoled];

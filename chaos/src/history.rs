@@ -11,7 +11,8 @@ use crate::orders::{Kind, Mode, Object};
 use crate::record::{Hold, Record};
 use crate::referee::windows;
 
-/// Writes the events of these objects.
+/// Writes the events of these objects to the file `path`, with the windows in which holds may
+/// overlap.
 ///
 /// # Errors
 ///

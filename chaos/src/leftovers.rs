@@ -42,7 +42,7 @@ fn unavailable(client: &Client, objects: &[Object]) -> Vec<String> {
     found
 }
 
-/// Those of `semaphores` that lack a permit.
+/// Lists those of `semaphores` that lack a permit.
 pub fn lacking(site: &dyn Site, semaphores: &[Object]) -> Vec<String> {
     let mut found = vec![];
     for Object { name, permits, .. } in semaphores {
@@ -81,8 +81,8 @@ fn is_number(object: &Object) -> bool {
     matches!(object.kind, Kind::Semaphore | Kind::Permits)
 }
 
-/// The keys of an object that may stay: the number of permits, the token, and permits that a dead
-/// process holds.
+/// The keys of an object that may stay: the token of a fenced lock or an election, the number of
+/// permits, and all other keys of a semaphore.
 fn what_stays(object: &Object) -> Vec<String> {
     let name = &object.name;
     match object.kind {

@@ -154,7 +154,8 @@ impl Record {
         Some((from, until.unwrap_or(Nanos::MAX)))
     }
 
-    /// The names of holds with leases that a process may have had when it died.
+    /// The names of the exclusive holds that a process may have had when it died. Until their
+    /// leases end, no other process can acquire these names.
     #[must_use]
     pub fn held_by(&self, process: &str) -> BTreeSet<String> {
         let of_it = |it: &&Hold| it.process == process && it.mode == Mode::Exclusive;

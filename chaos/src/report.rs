@@ -36,7 +36,7 @@ struct Row {
 }
 
 impl Report {
-    /// Counts each violation for the last fault before it.
+    /// Creates the report. Each violation counts for the last fault before it.
     #[must_use]
     pub fn new(faults: &[(HealedFault, Recovery)], verdict: &Verdict) -> Self {
         let mut report = Self::default();

@@ -115,7 +115,7 @@ impl Run {
             _ => self.site.strike(fault, &mut rng),
         };
         // A semaphore never gets back the permits of a dead process. The same is true for the
-        // permits of a request whose reply a failover has lost.
+        // permits of a request whose reply a failover has lost. So all workers get a new semaphore.
         self.renew(Kind::Semaphore);
         self.open_latches();
         let recovery = self.recover(&healed_fault);

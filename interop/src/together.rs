@@ -52,7 +52,7 @@ pub const EACH_WAY: [(Way, Kind); 4] = [
 ];
 
 impl Together {
-    /// A Redis server and both processes, with a watchdog of 30 s.
+    /// Starts a Redis server and both processes, with a watchdog of 30 s.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
@@ -102,25 +102,27 @@ impl<S: Servers> Together<S> {
         Self { redis, java, rust }
     }
 
-    /// A Rust holder with a Java waiter, and a Java holder with a Rust waiter.
+    /// Returns a Rust holder with a Java waiter, and a Java holder with a Rust waiter.
     #[must_use]
     pub fn both_ways(&self) -> [Pair; 2] {
         [Way::RustToJava, Way::JavaToRust].map(|way| self.pair(way, Kind::Lock))
     }
 
-    /// Both directions, with plain locks and with fenced locks.
+    /// Returns a holder and a waiter for each direction, with plain locks and with fenced locks.
     #[must_use]
     pub fn each_way(&self) -> [Pair; 4] {
         EACH_WAY.map(|(way, kind)| self.pair(way, kind))
     }
 
-    /// One direction and one kind, with the threads that are called `pair`.
+    /// Returns a holder and a waiter for one direction and one kind. Both threads are called
+    /// `pair`.
     #[must_use]
     pub fn pair(&self, way: Way, kind: Kind) -> Pair {
         self.pair_of("pair", way, kind)
     }
 
-    /// One direction and one kind, with threads that are called `threads`.
+    /// Returns a holder and a waiter for one direction and one kind. The name of both threads is
+    /// `threads`.
     #[must_use]
     pub fn pair_of(&self, threads: &str, way: Way, kind: Kind) -> Pair {
         let [java, rust] =

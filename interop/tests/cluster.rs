@@ -27,7 +27,7 @@ fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
     cluster.masters().into_iter().find(|node| node.port() != port).unwrap()
 }
 
-// The rows of a single server, here for a cluster.
+// The tests of a single server, here with a cluster.
 
 #[test]
 fn java_and_rust_exclude_each_other_in_a_cluster() {
@@ -131,8 +131,8 @@ fn java_and_rust_notify_each_other_after_a_slot_move() {
     }
 }
 
-/// As long as a thread of its process waits for the lock, Redisson stays subscribed at the node
-/// that had the slot when it subscribed.
+/// Redisson subscribes at the node that has the slot at that time. It stays subscribed there as
+/// long as a thread of the Java process waits for the lock.
 #[test]
 fn slot_move_wakes_leasehold_waiters_but_no_redisson_waiters() {
     // given a holder and a waiter in both directions, a lease of 20 s, and a Java thread that waits
@@ -151,7 +151,7 @@ fn slot_move_wakes_leasehold_waiters_but_no_redisson_waiters() {
         both.redis.until_asleep(kind, name, 1);
     }
 
-    // when the slots of all three move, and Redisson has updated its topology
+    // when the slots of both locks and of the semaphore move, and Redisson has updated its topology
     for (_, name) in names {
         both.redis.move_slot(Cluster::slot_of(name), &other_than(&both.redis, name));
     }

@@ -14,8 +14,8 @@ const SHARE: std::ops::RangeInclusive<f64> = 0.1..=0.9;
 /// The longest wait for a lock that sixteen threads request, each for some milliseconds. It is far
 /// below a lease of 30 s.
 ///
-/// Each thread pauses for 40 ms after a hold. Half of the threads therefore cannot keep the lock
-/// busy, and the shares do not depend on how fast a client wakes up.
+/// Each thread pauses for 40 ms after a hold. The eight threads of one language therefore cannot
+/// keep the lock busy, and the shares do not depend on how fast a client wakes up.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 const MILLI: Duration = Duration::from_millis(1);

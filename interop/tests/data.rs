@@ -52,7 +52,7 @@ fn key() -> String {
     KEY.to_owned()
 }
 
-/// Writes on each side, reads on the other one, and compares the bytes. `kind` is the class in
+/// Writes on each side, reads on the other side, and compares the bytes. `kind` is the class in
 /// Java, `value` creates a value from a number, and `shown` is the text that Java prints for this
 /// value.
 fn map_is_shared<S, V, KC, VC>(
@@ -263,8 +263,8 @@ fn set_is_shared<S: Servers, C: Codec<String>>(both: &Both<S>, codec: &str, of_r
     assert_eq!(set.pop().unwrap(), None);
 }
 
-/// Java has an entry in its local cache. A change by Rust makes Java drop this entry. That each
-/// change sends the same message is shown by `src/primitives/map.rs`.
+/// Java has an entry in its local cache. A change by Rust makes Java drop this entry. The tests in
+/// `src/primitives/map.rs` show that each change sends the same message.
 fn local_cache_drops_what_rust_changes<S: Servers>(both: &Both<S>) {
     let silent = both.rust.map::<String, i64>("cached").unwrap();
     let orders = silent.clone().notify_local_caches(true);

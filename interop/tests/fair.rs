@@ -99,7 +99,7 @@ fn release_wakes_the_queue_head_of_the_other_language() {
         assert!(!waiter.try_lock("door").acquired());
         assert!(queue(&both.redis).is_empty(), "a try does not queue");
         let waiting = queues(&both.redis, &waiter);
-        // By now, the waiter is subscribed.
+        // After this pause, the waiter is subscribed.
         sleep(SECOND / 2);
         let left = holder.unlock("door");
         let delay = wake_up(&left, &waiting.wait(SECOND * 10));
@@ -145,7 +145,7 @@ fn killed_rust_waiter_leaves_the_fair_queue_within_seconds() {
 
     let start = Instant::now();
     assert!(holder.unlock("door").is_true());
-    // With Java clients only, this would take minutes.
+    // If all other clients were Java clients, the dead waiter would block the queue for minutes.
     assert!(first.wait(SECOND * 20).acquired());
     assert!(start.elapsed() < SECOND * 9, "{:?}", start.elapsed());
     assert!(!second.is_done());

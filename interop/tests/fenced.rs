@@ -73,7 +73,7 @@ fn java_reads_the_last_token_and_rust_the_token_of_its_hold() {
     eventually("all wait", SECOND * 10, || both.rust.waiting() == 4);
     both.until_asleep("door", 1);
 
-    // when the first of them acquires, and also draws tokens for the tasks behind it
+    // when the first task acquires, and also draws tokens for the tasks behind it
     assert!(java.unlock("door").is_true());
     let first = one_enters(&mut waiting);
 
@@ -259,8 +259,8 @@ fn redisson_lock_and_get_token_ignores_its_lease_argument() {
     }
 }
 
-/// Without a wait time, this method waits without an end, like `lockAndGetToken()`. With a wait
-/// time, it waits for at most that time.
+/// `tryLockAndGetToken()` waits without an end, like `lockAndGetToken()`. With a wait time, it
+/// waits for at most that time.
 #[test]
 fn redisson_try_lock_and_get_token_waits_without_a_bound() {
     for redisson in [Redisson::V4, Redisson::V3] {

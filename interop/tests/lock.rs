@@ -1,6 +1,6 @@
 //! `RLock`, `getSpinLock` and `RFencedLock` with Leasehold's `Lock`: one language holds, waits,
 //! releases or dies, and the other one observes it. `fenced.rs` has the rest of fenced locks.
-//! `rows/mod.rs` has the rows that are also shown with sentinels and in a cluster.
+//! `rows/mod.rs` has the tests that also run with sentinels and in a cluster.
 
 mod rows;
 
@@ -104,8 +104,8 @@ fn spin_lock_waiter_acquires_when_a_plain_lock_is_released() {
     }
 }
 
-/// A spin lock of Redisson publishes no message when it is released, but that of Leasehold does. So
-/// a name must not be used for both kinds of Redisson's locks.
+/// A spin lock of Redisson publishes no message when it is released, but a spin lock of Leasehold
+/// does. So a name must not be used for both kinds of Redisson's locks.
 #[test]
 fn rust_spin_lock_release_notifies_and_java_release_does_not() {
     let both = Together::start();
@@ -221,7 +221,7 @@ fn java_holder_notices_a_forced_release_only_when_it_asks() {
     assert!(!java.is_held("door").is_true());
     sleep(SECOND * 2);
     let ttl = java.remain_time_to_live("door").number();
-    // If Java had renewed it, the lease would be at most three seconds.
+    // If Java had renewed the hold of Rust, the lease would be at most three seconds.
     assert!((3_001..=10_000).contains(&ttl), "renewed by another: {ttl}");
     assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
     assert!(rust.is_held("door").is_true());

@@ -14,12 +14,12 @@ const SECOND: Duration = Duration::from_secs(1);
 const SEMAPHORE: &str = "redisson_sc:{pool}";
 const LATCH: &str = "redisson_countdownlatch__channel__{start}";
 
-/// Both directions, with semaphores.
+/// Returns a holder and a waiter for each direction, with semaphores.
 fn semaphores(both: &Together) -> [Pair; 2] {
     [Way::RustToJava, Way::JavaToRust].map(|way| both.pair(way, Kind::Semaphore))
 }
 
-/// Both directions, with latches.
+/// Returns a holder and a waiter for each direction, with latches.
 fn latches(both: &Together) -> [Pair; 2] {
     [Way::RustToJava, Way::JavaToRust].map(|way| both.pair(way, Kind::Latch))
 }
@@ -33,7 +33,7 @@ fn until_asleep(redis: &Redis, channel: &str) {
     sleep(SECOND / 5);
 }
 
-/// The messages on channels of Redisson.
+/// Stops `monitor`, and returns the messages on channels of Redisson.
 fn output(monitor: Monitor) -> Vec<String> {
     let lines = monitor.stop();
     let output = lines.iter().filter_map(|line| line.split_once(r#""PUBLISH" "redisson"#));
@@ -222,7 +222,7 @@ fn latch_calls_return_the_same_numbers_in_java_and_rust() {
     shown("record: a latch is one number, said on one channel", Way::JavaToRust);
 }
 
-/// Redisson's own `delete()` does not wake its waiters. The one of Leasehold does.
+/// Redisson's own `delete()` does not wake its waiters. Leasehold's `delete` does.
 #[test]
 fn deleted_latch_wakes_waiters_of_the_other_language() {
     let both = Together::start();

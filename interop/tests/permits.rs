@@ -244,7 +244,7 @@ fn either_language_may_reduce_free_permits_below_zero() {
         both.rust.release_id(*id).unwrap();
     }
     assert!(!waiting.is_done());
-    // then the first permit that is free again still notifies it
+    // then the release after which a permit is free again notifies the Java waiter
     both.rust.release_id(guard.ids()[4]).unwrap();
     assert!(waiting.wait(SECOND * 10).acquired());
     shown("permits: less than none are free", Way::RustToJava);

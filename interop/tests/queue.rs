@@ -25,17 +25,17 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
     let waiting = [1, 2, 3].map(|client| scene.queues(client));
     let owners = scene.places();
     let monitor = scene.redis.monitor();
-    // A release only warns clients that have waited for 0.2 s.
+    // Only clients that have waited for 0.2 s are notified to send a request later.
     sleep(SECOND / 3);
 
-    // when one after the other releases
+    // when the clients release one after the other
     scene.no_gap();
     scene.release(holder);
     for (waiting, owner) in waiting.into_iter().zip(&owners) {
         let guard = scene.runtime.block_on(waiting).unwrap();
         assert_eq!(guard.owner().as_str(), *owner);
         assert!(!scene.places().contains(owner), "its place goes");
-        // By now, the next client has sent a request if it was notified to do so.
+        // Within this pause, the next client sends a request if it was notified to do so.
         sleep(SECOND / 10);
         if !scene.places().is_empty() {
             scene.no_gap();
@@ -43,7 +43,8 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
         scene.release(guard);
     }
 
-    // then each client was notified on its own channel, and only the last one released to all
+    // then each client was notified on its own channel, and only the last release was published to
+    // all
     let [first, second, third] = [0, 1, 2].map(|n| own_channel(&owners[n]));
     let (turns, mut looks): (Vec<_>, Vec<_>) =
         published(&monitor.stop()).into_iter().partition(|it| it.ends_with(" 0"));
@@ -170,7 +171,7 @@ fn notified_client_that_is_silent_blocks_less_than_a_second() {
     let mut newcomer = Newcomer::joins(&scene);
     newcomer.queues(&scene);
     let waiting = scene.queues(1);
-    // A release only warns clients that have waited for 0.2 s.
+    // Only clients that have waited for 0.2 s are notified to send a request later.
     sleep(SECOND / 2);
 
     // when the lock is reserved for the silent client
@@ -340,7 +341,7 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
     let lines = monitor.stop();
     passing.end(&scene);
 
-    // Between two yield windows there is at least fifty times the length of the second one.
+    // Between two yield windows there is at least fifty times the length of the second window.
     let gaps = Gap::all(&lines);
     for pair in gaps.windows(2) {
         let passed = pair[1].at - pair[0].at;
@@ -409,7 +410,8 @@ fn java_unlock_wakes_queued_rust_client_at_once() {
         let began = Instant::now();
         assert!(java.thread("T1").unlock("door").is_true());
 
-        // then one of them acquires at once, and the other one after the first has released
+        // then one of the Leasehold clients acquires at once, and the other one after that client
+        // has released
         let first = scene.first_in(&mut waiting);
         slowest = slowest.max(began.elapsed());
         scene.release(first);
@@ -497,8 +499,8 @@ fn java_sees_one_renewed_hold_during_hand_offs() {
     scene.nothing_stays();
 }
 
-/// The spin lock ends up with a request every 128 ms, and the lock is free for a fiftieth of the
-/// time. So it acquires by chance.
+/// After its first tries, the spin lock sends a request every 128 ms. The lock is free for a
+/// fiftieth of the time. So the spin lock acquires by chance.
 #[test]
 fn java_spin_lock_acquires_during_hand_offs() {
     // given three Leasehold clients that pass the lock on without pauses
@@ -663,7 +665,8 @@ impl Scene {
         owned(&self.redis.command(&["HGETALL", "door"]))
     }
 
-    /// The guard of the client of `waiting` that acquires first. It must acquire at once.
+    /// Returns the guard of the first client of `waiting` that acquires. This client must acquire
+    /// at once.
     fn first_in(&self, waiting: &mut Vec<JoinHandle<LockGuard>>) -> LockGuard {
         let mut first = None;
         eventually("one of ours is in", AT_ONCE, || {

@@ -99,15 +99,15 @@ fn fenced_script_has_the_token_counter_as_its_last_key() {
         let count = format!("incr {COUNTER}");
         assert_eq!(done, [count.as_str(), "hincrby door <owner> 1", "pexpire door 30000"]);
     }
-    // Leasehold sends the number of tokens after the two arguments about the queue. If it does not
-    // queue, it sends the key of the lock instead of the key of the queue.
+    // Leasehold sends the number of tokens after the two arguments about the queue. If Leasehold
+    // does not queue, it sends the key of the lock instead of the key of the queue.
     let (asked, done) = question_of(&both, &rust, enters_by_lock);
     let expected = ["3", "door", "door", COUNTER, "<owner>", "30000", "", "15000", "1"];
     assert_eq!(without_owners(&asked), expected);
     let count = format!("incrby {COUNTER} 1");
     assert_eq!(done, [count.as_str(), "hset door <owner> 1", "pexpire door 30000"]);
 
-    // If it queues, it sends the key of the queue.
+    // If Leasehold queues, it sends the key of the queue.
     assert!(java.lock("door").acquired());
     let monitor = both.redis.monitor();
     let waiting = rust.start_lock("door");
@@ -525,7 +525,8 @@ fn release_makes_one_waiter_of_each_process_ask() {
         eventually("one has it", SECOND * 10, || waiting.iter().any(|it| it.is_done()));
         sleep(SECOND / 2);
 
-        // then one of the waiters has sent a request and holds, and the others wait for it
+        // then one of the waiters has sent a request and holds, and the other waiters wait for this
+        // holder
         let lines = monitor.stop();
         let tells = |line: &&String| line.to_uppercase().contains(r#""PUBLISH""#);
         let reported = lines.iter().skip_while(|line| !tells(line));
@@ -536,7 +537,7 @@ fn release_makes_one_waiter_of_each_process_ask() {
             Side::Rust => "ask and queue",
         };
         assert_eq!(asked, [expected], "{side:?}: {lines:#?}");
-        // and the others have no queue entry, because they wait within their process
+        // and the other waiters have no queue entry, because they wait within their process
         assert_eq!(queue(&both.redis, "door"), [""; 0], "{side:?}");
     }
 }
@@ -646,7 +647,7 @@ fn java_wakes_only_on_message_0_and_rust_on_any_message() {
             assert!(!waiting.is_done(), "{side:?} was woken by {message}");
         }
 
-        // then only the last of them wakes the waiter
+        // then only the last message wakes the waiter
         both.redis.command(&["PUBLISH", CHANNEL, last]);
         assert!(waiting.wait(AT_ONCE).acquired(), "{side:?}");
         assert!(side.thread(&both, "T1").unlock("door").is_true());

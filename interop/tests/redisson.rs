@@ -6,8 +6,8 @@ use std::time::Duration;
 use interop::{Java, Redisson, Rust, Setup, Together};
 use testkit::{Redis, eventually};
 
-/// If `lock()` follows `lock(1500 ms)` on the same `RLock`, it requests 1500 ms, and not the 30 s
-/// of the watchdog. Its first renewal comes only after a third of 30 s.
+/// If `lock()` follows `lock(1500 ms)` on the same `RLock`, `lock()` requests a lease of 1500 ms,
+/// and not the 30 s of the watchdog. The first renewal comes only after a third of 30 s.
 #[test]
 fn rlock_object_remembers_its_last_lease() {
     for redisson in [Redisson::V4, Redisson::V3] {
@@ -138,7 +138,8 @@ fn redisson_4_7_leaves_a_hold_without_holder_after_a_timeout() {
     assert!(rust.thread("T1").try_lock_within("door", SECOND * 10).acquired());
 }
 
-/// The thread acquires again, and its hold is added to the orphan. It releases only one of the two.
+/// The call that timed out has left a hold. If the thread acquires again, the hold count becomes 2,
+/// and a release makes the count 1. So the lock stays held.
 #[test]
 fn redisson_never_frees_a_reentered_hold_of_a_timed_out_call() {
     // given a thread whose `lock()` has thrown, but has left a hold with a lease of three seconds

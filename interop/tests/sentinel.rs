@@ -20,7 +20,7 @@ fn one_replica() -> Sentinels {
     Sentinels::options().replicas(1).start()
 }
 
-// The rows of a single server, here with sentinels.
+// The tests of a single server, here with sentinels.
 
 #[test]
 fn java_and_rust_exclude_each_other_behind_sentinels() {

@@ -393,7 +393,7 @@ const RUST_RIGHTS: [&str; 34] = [
     "+ping",
     "+client|setname",
     // Leasehold sends `INFO` when it connects, to detect an eviction policy. If the server rejects
-    // it, the client works as well.
+    // `INFO`, the client works as well.
     "+info",
     "+eval",
     "+evalsha",

@@ -41,7 +41,7 @@ pub(crate) fn eventually_with_requests(
     });
 }
 
-/// No other function of this crate reads a clock.
+/// Returns the time now. No other function of this crate reads a clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "real servers take real time; no test can pause their clock"

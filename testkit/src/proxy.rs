@@ -253,7 +253,8 @@ impl State {
         self.faults.black_hole || self.blocked.get(&link.from) == Some(&Block::Silent)
     }
 
-    /// Whether the reply to `request` must be lost.
+    /// Whether the reply to `request` must be lost. If so, also ends the fault, so that no later
+    /// reply is lost.
     fn takes_loss(&mut self, request: &[u8]) -> bool {
         let text = self.faults.lose_reply_to.as_deref();
         let is_it = text.is_some_and(|text| contains(request, text.as_bytes()));
@@ -312,7 +313,8 @@ impl Link {
 fn accept(listener: &TcpListener, port: u16, shared: &Arc<Shared>) {
     loop {
         let Ok((client, address)) = listener.accept() else {
-            // There may be no free file descriptors. Other connections may close and free some.
+            // An `accept` fails if there are no free file descriptors. Other connections may close
+            // and free some.
             sleep(PAUSE);
             continue;
         };

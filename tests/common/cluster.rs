@@ -31,8 +31,8 @@ impl Ways {
         Self { node: node.port(), before, after, reported }
     }
 
-    /// Returns an address translation for a client. It maps the node's own address to the address
-    /// that clients should use now.
+    /// Returns an address translation for a client. The translation maps the node's own address to
+    /// the address that clients should use now.
     pub(crate) fn translation(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + 'static {
         let (node, reported) = (self.node.to_string(), Arc::clone(&self.reported));
         move |it| {
@@ -41,8 +41,8 @@ impl Ways {
         }
     }
 
-    /// Closes the address that clients use. Clients should use the other address from now on, and
-    /// this function returns its proxy.
+    /// Closes the address that clients use, and makes the translation return the other address.
+    /// Returns the proxy of the other address.
     pub(crate) fn lead_elsewhere(self) -> Proxy {
         self.reported.store(self.after.port(), Ordering::SeqCst);
         drop(self.before);

@@ -41,7 +41,8 @@ pub(crate) async fn client(redis: &Redis) -> Client {
     Client::connect(&redis.url()).await.expect("the server is up")
 }
 
-/// A client of a user with exactly these permissions.
+/// Creates a user with exactly the permissions `rights`. Returns a client that logs in as this
+/// user.
 pub(crate) async fn with_acl(redis: &Redis, user: &str, rights: &[&str]) -> Client {
     let url = redis.user(user, rights);
     Client::connect(&url).await.expect("the server is up")
@@ -52,13 +53,13 @@ pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<O
     timeout(limit, future).await.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
 }
 
-/// A task that waits for `lock`.
+/// Starts a task that waits for `lock`.
 pub(crate) fn waiter(lock: Lock) -> JoinHandle<Result<LockGuard>> {
     tokio::spawn(async move { lock.acquire().await })
 }
 
-/// The lock `door`, which `one` holds, and a task of `other` that waits for it and is subscribed at
-/// `server`.
+/// Lets `one` hold the lock `door`, and starts a task of `other` that waits for this lock. Returns
+/// the guard and the task when `other` is subscribed at `server`.
 pub(crate) async fn held_and_waited_for(
     [one, other]: [&Client; 2],
     server: &Redis,
@@ -291,7 +292,8 @@ pub(crate) async fn as_user(redis: &Redis, user: &str) -> Client {
     builder.connect(&redis.url()).await.expect("it may connect")
 }
 
-/// Returns an address of this machine that no certificate contains, with `port`.
+/// Starts a proxy that forwards to `port`. Returns the address of the proxy, which no certificate
+/// contains.
 #[cfg(feature = "tls")]
 pub(crate) async fn by_another_name(port: u16) -> String {
     use tokio::{
@@ -329,8 +331,8 @@ pub(crate) fn follow(redis: &Redis, words: &[impl AsRef<str>]) {
     redis.command(&["ACL", "SETUSER", words[2], "+client|setinfo"]);
 }
 
-/// Asserts that no command was denied since the log was reset, and that each command of `words` was
-/// executed.
+/// Asserts that no command was denied since the ACL log was reset, and that each command of `words`
+/// was executed since `before`.
 pub(crate) fn permissions_are_exact(redis: &Redis, before: &Calls, words: &[&str]) {
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");

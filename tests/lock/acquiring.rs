@@ -19,8 +19,8 @@ async fn waiter_woken_while_the_lock_is_held_knows_the_new_holder() {
     let second = waiting(second.lease(millis(400))).await;
     let third = waiting(third).await;
 
-    // when a release wakes all of them, the first waiter acquires and releases, and the second
-    // never releases
+    // when the holder releases, the first waiter acquires and releases, and the second waiter never
+    // releases
     leave(guard).await;
     leave(entered(first).await).await;
     let dies = entered(second).await;

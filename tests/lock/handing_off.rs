@@ -47,13 +47,13 @@ async fn next_task_acquires_while_the_store_is_silent() {
     let third = waiting(world.staying()).await;
     world.store.stall();
 
-    // when the first guard is released, and the second one is dropped
+    // when the first guard is released, and the second guard is dropped
     leave(guard).await;
     let guard = handed(second).await;
     drop(guard);
     let guard = handed(third).await;
 
-    // then the next tasks acquired without a request
+    // then both waiters acquired without a request
     assert_eq!((world.handed_over(), world.one.stats().granted), (2, 3));
     world.store.resume();
     leave(guard).await;
@@ -75,7 +75,8 @@ async fn other_clients_see_an_unchanged_holder_during_hand_offs() {
     assert_eq!((holder.owner(), holder.count()), (guard.owner(), 1));
     assert_eq!(world.other_door().held_by(guard.owner()).await.unwrap(), 1);
 
-    // and its remaining time is at most that of the grant
+    // and the guard has at most the remaining time that other clients see, which no hand-off has
+    // renewed
     let (theirs, ours) = (holder.remaining().unwrap(), guard.remaining().unwrap());
     assert!(ours <= theirs && theirs < secs(28), "{ours:?}, {theirs:?}");
     assert!(world.other_door().try_acquire().await.unwrap().is_none());
@@ -121,7 +122,7 @@ async fn task_with_another_profile_requests_its_own_grant() {
         assert!(released.elapsed() < AT_ONCE, "{wanted:?}: {:?}", released.elapsed());
         assert_eq!(world.handed_over(), 0, "{wanted:?}");
 
-        // and has the whole lease that its own profile requests
+        // and then the waiter has the whole lease that its own profile requests
         let holder = world.door().holder().await.unwrap().unwrap();
         assert!(holder.remaining().unwrap() > time - AT_ONCE, "{wanted:?}: {holder}");
         leave(guard).await;

@@ -63,7 +63,7 @@ async fn timeout_of_a_waiter_without_a_request_names_the_holder() {
     // when the second waiter, which never sent a request, times out
     let timed_out = world.other_door().acquire_within(millis(1_500)).await.unwrap_err();
 
-    // then its error has the same facts as an error of the first waiter
+    // then the error of the second waiter names the holder, as an error of the first waiter would
     let Error::TimedOut { waited, holder, .. } = timed_out else { panic!("{timed_out}") };
     assert_eq!(waited, millis(1_500));
     assert_eq!(holder.unwrap().owner(), guard.owner());

@@ -57,7 +57,7 @@ pub(crate) async fn leave(guard: LockGuard) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-/// Starts a waiter for `lock` that has sent its first request.
+/// Starts a waiter for `lock`, and returns when the waiter has sent its first request.
 pub(crate) async fn waiting(lock: Lock) -> JoinHandle<Result<LockGuard>> {
     let waiter = tokio::spawn(async move { lock.acquire().await });
     sleep(millis(1)).await;
@@ -65,8 +65,7 @@ pub(crate) async fn waiting(lock: Lock) -> JoinHandle<Result<LockGuard>> {
     waiter
 }
 
-/// Returns the guard of `waiter`. If the lock is never granted, it panics instead of waiting for
-/// ever.
+/// Returns the guard of `waiter`. Panics if the lock is not granted within a week.
 pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
     timeout(secs(7 * 24 * 60 * 60), waiter).await.unwrap().unwrap().unwrap()
 }

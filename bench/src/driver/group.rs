@@ -101,5 +101,6 @@ fn warm(workers: &mut [Worker], length: Duration) -> Answer<()> {
     workers.iter().try_for_each(|worker| worker.answer::<Paired>().map(drop))
 }
 
-/// By then, every process has read its job.
+/// The time from sending the jobs until the common start. In this time, every process reads its
+/// job.
 const HEAD_START: Duration = Duration::from_millis(50);

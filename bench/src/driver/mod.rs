@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
 }
 
 impl Bench {
-    /// Measures on other servers. `run` gets new workers, which end with it.
+    /// Measures on other servers. `run` gets new workers, which end when `run` returns.
     fn elsewhere(&mut self, redis: Servers, url: &str, run: impl FnOnce(&mut Self)) {
         let launch = Launch { url: url.to_owned(), ..self.launch.clone() };
         let redis = replace(&mut self.redis, redis);

@@ -126,7 +126,7 @@ impl Board {
         self.case(case).note(column, value);
     }
 
-    /// Records why `column` was not measured, unless it has a figure.
+    /// If `column` has no entry yet, records why `column` was not measured.
     pub fn absent(&mut self, case: Case, column: &'static str, why: &str) {
         let cells = &mut self.case(case).cells;
         cells.entry(column).or_insert_with(|| Cell::Absent(why.to_owned()));

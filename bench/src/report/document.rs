@@ -306,7 +306,7 @@ fn about(results: &Results) -> String {
 }
 
 impl Table {
-    /// A group is left out if no full run has measured it yet.
+    /// Returns the table. Leaves out the groups that no full run has measured yet.
     fn shown(&self, results: &Results) -> Result<String, String> {
         let rows: Vec<_> = self.rows.iter().filter(|(_, group, _)| results.has(group)).collect();
         if rows.is_empty() {
@@ -366,7 +366,8 @@ fn row(first: &str, cells: &[String]) -> String {
     format!("| {first} | {} |\n", cells.join(" | "))
 }
 
-/// Small figures have no trailing zeros, which would suggest more precision.
+/// Returns the text of a figure. A figure below 10 has no trailing zeros, which would suggest more
+/// precision.
 fn short(value: Option<f64>) -> String {
     let Some(value) = value else { return "–".to_owned() };
     let text = figure(value);

@@ -30,7 +30,7 @@ pub(super) struct Plot {
 const WIDTH: f64 = 780.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 100.0;
-/// The space for the legend.
+/// The margin on the right, which has space for the legend.
 const RIGHT: f64 = 190.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
@@ -150,7 +150,8 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 0.0), |(least, greatest), it| (least.min(it), greatest.max(it)))
 }
 
-/// Powers of ten are exact, so they need no decimals.
+/// Returns the label of a tick. A whole number has no decimals. A fraction is rounded, because sums
+/// of steps are not exact.
 fn label(value: f64) -> String {
     match value.fract() == 0.0 {
         true if value < 100.0 => format!("{value:.0}"),

@@ -20,7 +20,7 @@ use crate::{
 /// How many acquisitions run at the same time while many holds are created.
 const TOGETHER: usize = 64;
 
-/// After this time, all tasks wait. It is used if the library does not count them.
+/// The time after which all tasks wait. It is used if the library does not count its waiting tasks.
 const SETTLE: Duration = Duration::from_millis(500);
 
 pub(super) async fn hold<L: Library>(
@@ -99,7 +99,7 @@ impl Waiters {
     }
 }
 
-/// The bytes between two measurements. It is 0 in a process that does not count memory.
+/// The growth in bytes between two measurements, or 0 in a process that does not count memory.
 pub(super) fn grown(before: Option<i64>, after: Option<i64>) -> Grown {
     Grown { bytes: after.zip(before).map_or(0, |(after, before)| after - before) }
 }

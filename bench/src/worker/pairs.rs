@@ -7,7 +7,8 @@ use tokio::task::JoinSet;
 use super::{Outcome, libraries::Library};
 use crate::{clock, figures::percentile, job::Paired};
 
-/// Lets each task acquire and release its names one after the other, until the end.
+/// Lets each task acquire and release its names one after the other, for `millis`. If `all` is
+/// true, each task also continues until it has used all of its names.
 pub(super) async fn run<L: Library>(
     library: L,
     shares: Vec<Vec<String>>,

@@ -74,8 +74,8 @@ fn lost(record: &Record, object: &Object, windows: &[(Nanos, Nanos)]) -> Vec<Vio
     let missing: Vec<_> = pushed
         .filter(|it| !done.contains(it.element.as_str()) && !may_be_forgotten(windows, it.at))
         .collect();
-    // If a reply to Redisson's `poll` is lost, the polled element is lost, too. Redisson may then
-    // poll again.
+    // If a reply to Redisson's `poll` is lost, the polled element is lost, too. So each `poll`
+    // whose reply may be lost excuses one missing element.
     let excused = claims(record, object).filter(|it| may_lose(record, it)).count();
     if missing.len() <= excused {
         return vec![];

@@ -175,8 +175,8 @@ mod tests {
         assert_eq!(found(&record, Object::new(Kind::Lock, "a").replicated()).len(), 1);
     }
 
-    /// Former bug: if a new hold conflicted with several holders, the check excused the first of
-    /// them and did not check the others.
+    /// Former bug: if a new hold conflicted with several holders, the check excused the first
+    /// holder and did not check the other holders.
     #[test]
     fn referee_checks_every_hold_that_overlaps() {
         let both = [(Mode::Shared, 6, 11), (Mode::Shared, 7, 20), (Mode::Exclusive, 10, 20)];

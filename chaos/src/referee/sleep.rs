@@ -14,8 +14,8 @@ pub(super) fn look(
     ttl: Duration,
     verdict: &mut Verdict,
 ) {
-    // A semaphore has no leases, so the permits of a dead process never become free. At a queue,
-    // tasks wait for at most a second.
+    // Semaphores and queues are not checked. A semaphore has no leases, so the permits of a dead
+    // process never become free. At a queue, tasks wait for at most a second.
     if matches!(object.kind, Kind::Semaphore | Kind::Queue) {
         return;
     }
@@ -90,5 +90,6 @@ fn longest_free(busy: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> Option<Du
 
 /// A lost message delays a waiter by four seconds. A busy machine does not double this delay.
 const BOUND: Duration = Duration::from_secs(8);
-/// The sum of the lease of a holder and the timeouts of three waiters.
+/// The sum of the lease of a holder and the timeouts of three waiters, because a Redisson worker
+/// has three threads.
 const QUEUED_DEAD: Duration = Duration::from_secs(13);

@@ -82,7 +82,7 @@ fn replicated_objects() -> Vec<Object> {
     ]
 }
 
-/// A fault that began at `from`, is healed now, and replaced no server.
+/// Returns the record of a fault that began at `from`, is healed now, and replaced no server.
 fn healed(fault: Fault, from: Nanos) -> HealedFault {
     let healed = now();
     let served = if fault.keeps_clients_away() { healed } else { from };
@@ -121,6 +121,6 @@ fn kill_connections<'a>(servers: impl IntoIterator<Item = &'a Redis>) {
 /// The names of the clients in the links: the worker with its own links, and all other clients.
 const CLIENTS: [&str; 2] = [APART, Links::CLIENTS];
 const APART: &str = "apart";
-/// The time after its silence in which a server may still be replaced.
+/// The time after the end of a server's silence in which it may still be replaced.
 const LATE: Duration = Duration::from_millis(500);
 const FAILOVER: Duration = Duration::from_secs(30);

@@ -1,10 +1,10 @@
-//! The rows that are shown for every deployment.
+//! Tests for every deployment. Each test adds a row to the table of results.
 
 use interop::{Servers, Together, Way};
 
 use crate::{kinds, rows};
 
-/// The rows in which no lease expires and no process is killed.
+/// Runs the tests in which no lease expires and no process is killed.
 #[track_caller]
 pub(crate) fn one_holds_and_the_other_waits<S: Servers>(both: &Together<S>) {
     rows::release_message_wakes_a_waiter_of_the_other_language(both);
@@ -18,14 +18,14 @@ pub(crate) fn one_holds_and_the_other_waits<S: Servers>(both: &Together<S>) {
     rows::forced_release_wakes_the_waiter_of_the_other_language(both);
 }
 
-/// The rows about leases. They need a [`hasty`](rows::hasty) watchdog.
+/// Runs the tests about leases. These tests need a [`hasty`](rows::hasty) watchdog.
 #[track_caller]
 pub(crate) fn leases_are_kept_and_end<S: Servers>(both: &Together<S>) {
     rows::held_lock_is_renewed_beyond_its_ttl_in_both_languages(both);
     rows::lock_with_a_fixed_lease_is_not_renewed(both);
 }
 
-/// The rows in which a holder or a waiter is killed.
+/// Runs the tests in which a holder or a waiter is killed.
 #[track_caller]
 pub(crate) fn either_side_may_be_killed<S: Servers>(servers: &S)
 where
@@ -37,7 +37,7 @@ where
     }
 }
 
-/// The rows of kinds other than locks.
+/// Runs the tests of kinds other than locks.
 #[track_caller]
 pub(crate) fn every_kind_wakes_the_other<S: Servers>(both: &Together<S>) {
     kinds::readers_and_writers_wake_each_other(both);

@@ -1,6 +1,6 @@
-//! The rows of kinds other than the plain lock, for every deployment.
+//! The tests of kinds other than the plain lock, for every deployment.
 //!
-//! Each row uses both processes, and releases everything.
+//! Each test adds a row to the table of results. It uses both processes, and releases everything.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A hold of the kind `held`, and a waiter of the other language for the kind `wanted`. They
-/// exclude each other.
+/// One language holds the kind `held`, and the other language waits for the kind `wanted`. The
+/// release wakes the waiter.
 #[track_caller]
 pub(crate) fn readers_and_writers_wake_each_other<S: Servers>(both: &Together<S>) {
     for (way, [held, wanted]) in WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it))) {
@@ -64,7 +64,7 @@ pub(crate) fn a_latch_lets_the_other_pass<S: Servers>(both: &Together<S>) {
     }
 }
 
-/// Expirable permits. The Leasehold client is in the process of the test.
+/// Tests expirable permits. The Leasehold client is in the process of the test.
 #[track_caller]
 pub(crate) fn permits_that_expire_go_from_one_to_the_other<S: Servers>(both: &Together<S>) {
     let client = leasehold::blocking::Client::connect(&both.redis.place()).unwrap();

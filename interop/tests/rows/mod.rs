@@ -1,7 +1,7 @@
-//! The rows of the lock, for every deployment.
+//! The tests of the lock, for every deployment.
 //!
-//! Each row uses both processes, and releases every lock. A row that kills a process starts it
-//! again.
+//! Each test adds a row to the table of results. It uses both processes, and releases every lock. A
+//! test that kills a process starts it again.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -201,7 +201,7 @@ pub(crate) fn lock_with_a_fixed_lease_is_not_renewed<S: Servers>(both: &Together
     for Pair { way, kind, holder, .. } in both.each_way() {
         assert!(holder.lock_for(&format!("{kind} {way}"), SECOND * 4).acquired());
     }
-    // By now, both leases would have been renewed at least twice.
+    // Within this pause, both leases would have been renewed at least twice.
     sleep(SECOND * 5);
     for Pair { way, kind, waiter, .. } in both.each_way() {
         assert!(!waiter.is_locked(&format!("{kind} {way}")).is_true(), "{kind}, {way}");

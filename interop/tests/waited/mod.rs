@@ -55,8 +55,8 @@ impl Waited {
     }
 }
 
-/// Asserts that holders and waiters of both languages continue at the new master that `replaced`
-/// creates.
+/// Lets `replaced` replace the master. Asserts that holders and waiters of both languages continue
+/// at the new master.
 #[track_caller]
 pub(crate) fn all_go_on_at_the_new_master<S: Servers>(
     redis: S,

@@ -459,7 +459,7 @@ impl Cluster {
     fn meet(&self) {
         let nodes = self.running();
         let (first, others) = nodes.split_first().expect("there is a node");
-        // If a node replies late, the first one forgets it, and must be introduced again.
+        // If a node replies late, the first node forgets it. So the introduction is repeated.
         let meet = || others.iter().for_each(|node| self.introduce(first, node));
         let all_known = |view: &View| view.well() >= nodes.len();
         let all_met = || self.views().is_some_and(|views| views.iter().all(all_known));
@@ -503,7 +503,7 @@ fn announce(node: &Redis, name: &str, links: &Links) {
 
 const AGREEMENT: Duration = Duration::from_secs(60);
 const CHANGE: Duration = Duration::from_secs(60);
-/// The time after which a node has given up its attempt.
+/// The time after which a request is repeated, because the node has given up the attempt.
 const GIVEN_UP: Duration = Duration::from_secs(6);
 /// The pause between two checks of the nodes.
 const PAUSE: Duration = Duration::from_millis(20);

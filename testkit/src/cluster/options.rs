@@ -78,5 +78,5 @@ impl ClusterOptions {
     }
 }
 
-/// A healthy node on a busy machine is never silent for so long.
+/// Even on a busy machine, a healthy node is never silent for this long.
 const NEVER_ON_A_WHIM: Duration = Duration::from_secs(5);

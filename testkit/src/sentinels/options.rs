@@ -122,5 +122,5 @@ impl SentinelsOptions {
     }
 }
 
-/// A healthy server on a busy machine is never silent for so long.
+/// Even on a busy machine, a healthy server is never silent for this long.
 const NEVER_ON_A_WHIM: Duration = Duration::from_secs(5);

@@ -21,7 +21,7 @@ pub(super) fn run(bench: &mut Bench) {
     measure(bench, LATCH, Gate::Latch, &[LEASEHOLD, REDISSON]);
 }
 
-/// Redisson has no barrier. A latch of Redisson can be used instead, but only once.
+/// Measures barriers. Redisson has no barrier, so its figures are those of a latch.
 pub(super) fn barriers(bench: &mut Bench) {
     measure(bench, BARRIER, Gate::Barrier, &[LEASEHOLD, REDISSON]);
     measure(bench, DOUBLE_BARRIER, Gate::DoubleBarrier, &[LEASEHOLD]);

@@ -11,7 +11,8 @@ use crate::{
 const GROUP: &str = "Acquire and release, going round many names";
 
 const ONE: &[usize] = &[1, 10, 100, 1_000, 10_000];
-/// There are at least as many names as tasks, because no two tasks share a name.
+/// The numbers of names of sixteen tasks. Each is at least sixteen, because no two tasks share a
+/// name.
 const SIXTEEN: &[usize] = &[16, 100, 1_000, 10_000, 100_000];
 
 pub(super) fn run(bench: &mut Bench) {

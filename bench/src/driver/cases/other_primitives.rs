@@ -74,7 +74,8 @@ pub(super) const MAP_ENTRY: Kind =
 pub(super) const SET_ELEMENT: Kind =
     kind("A set: insert an element and remove it, tasks of one process", &SET);
 
-/// Redisson's `poll` does not claim: if the worker dies, its element is lost.
+/// There is no target, because Redisson's `poll` does not claim: if the worker dies, its element is
+/// lost.
 pub(super) const CLAIMS: Kind = Kind {
     tasks: &[1, 16, 64],
     target: None,

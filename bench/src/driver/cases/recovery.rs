@@ -84,8 +84,8 @@ fn recover(bench: &mut Bench, late: &mut Late, name: &str, fail_over: impl FnOnc
             Ok(Entered { entered_ns }) if entered_ns > killed => {
                 late.push(entered_ns.saturating_sub(over) as f64 / 1e6);
             }
-            // The gap was before the failover, because the machine stood still. So the failover did
-            // not cause the gap.
+            // The grant came before the failover. So the gap before this grant was not caused by
+            // the failover: the machine stood still.
             Ok(_) => eprintln!("bench: {}: a failover is not counted", contender.library),
             Err(why) => eprintln!("bench: {}: {why}", contender.library),
         }

@@ -91,7 +91,7 @@ fn keep(bench: &Bench, contender: Contender, count: usize) -> Answer<Kept> {
         server::clear(&bench.redis);
     }
     let (mut worker, bytes) = hold(bench, contender, count, false)?;
-    // By then, all work that acquisitions leave behind is done.
+    // During this pause, all work that acquisitions leave behind ends.
     thread::sleep(Duration::from_millis(500));
     let (idled, server_seconds, longest_script_us) = watch(bench, &mut worker)?;
     let bytes_each = weighed.unwrap_or(bytes) / count as f64;
@@ -147,7 +147,7 @@ fn note(bench: &mut Bench, contender: Contender, many: Many, kept: &Kept) {
     }
 }
 
-/// A lost hold of Leasehold makes the run fail. A lost hold of another library is only recorded.
+/// Records that a library has lost holds. If the library is Leasehold, the run fails.
 fn note_lost(bench: &mut Bench, contender: Contender, many: Many, there: usize) {
     let why = format!("it kept only {there} of {}", many.count);
     match contender.column {
@@ -179,7 +179,7 @@ impl Many {
         Case::less(self.group, format!("{} {}: {figure}", self.count, self.what), unit)
     }
 
-    /// The plots show only locks on one server.
+    /// Adds `case` to the plot if the case is about locks on one server.
     fn plotted(self, case: Case, plot: &'static str) -> Case {
         let shown = self.group == GROUP && self.what == LOCKS;
         if shown { case.plot(plot, self.count) } else { case }

@@ -60,7 +60,7 @@ impl Library for Beside {
 
 async fn ask_for_ever(client: Client, name: String) {
     loop {
-        // If the replica is suspended, this fails. The failure is expected.
+        // If the replica is suspended, the acquisition fails. This failure is expected.
         drop(Replicated::acquire(&client, &name).await);
     }
 }

@@ -111,7 +111,8 @@ impl Contender {
         let late = (object.has_tokens() && self.rng.bool())
             .then(|| Duration::from_millis(self.rng.u64(1..100)));
         let max_wait = AcquireTimeout::choose(&mut self.rng);
-        // Redisson workers take elements, but never append any.
+        // Redisson workers take elements, but never append any. So each attempt appends one or two
+        // elements, and claims one.
         let (pushes, goes_back) = (self.rng.u64(1..=2), self.rng.u32(0..5) == 0);
         let object = object.called(&now_called(&self.names, &object.name));
         let hold = self.pipe.next_hold();

@@ -75,7 +75,7 @@ struct Case {
 }
 
 impl Case {
-    /// Whether a simulation or a test of `link` must find it.
+    /// Whether a simulation or a test of `link` must find the defect.
     fn is_told(&self) -> bool {
         !matches!(self.finder, Finder::Unit(_))
     }

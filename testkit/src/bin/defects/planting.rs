@@ -1,9 +1,10 @@
 //! Plants all defects into the sources. Each process then has the defect of its number.
 //!
 //! If defects change a function, the function contains the changed bodies in addition to its own
-//! body. It looks up the number of the active defect. A file that is not Rust is part of the
-//! program as a text. A defect in such a file needs a copy of the program, in which it overwrites
-//! this text. The text is padded, so that each replacement fits.
+//! body. The function looks up the number of the active defect, and runs the body of this defect. A
+//! file that is not Rust is part of the program as a text. A defect in such a file needs a copy of
+//! the program, in which it overwrites this text. The text is padded, so that each replacement
+//! fits.
 
 use std::collections::BTreeMap;
 

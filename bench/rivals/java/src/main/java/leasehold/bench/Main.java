@@ -31,8 +31,8 @@ final class Main {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             say(out, answer(clients, args[0], JSON.readTree(line)));
         }
-        // Redisson's threads would keep the process alive, so it is halted. Its holds end with
-        // their leases.
+        // Redisson's threads would keep the process alive, so this call halts the process. All
+        // holds end with their leases.
         Runtime.getRuntime().halt(0);
     }
 

@@ -12,7 +12,7 @@ import org.redisson.api.RedissonClient;
 
 /** The time from the opening of a latch until all waiters have passed. A task is a thread. */
 final class Waking {
-    /** By then, all tasks wait, and Redisson has subscribed for them. */
+    /** The time after which all tasks wait, and Redisson has subscribed for them. */
     private static final long SETTLE_MILLIS = 200;
 
     private Waking() {}
