@@ -57,7 +57,8 @@ fn create_all(redis: &Redis, java: &Java) -> Vec<Pending> {
     thread.data("map.put", "orders", text(json!({ "key": "42", "value": "paid" })));
     assert!(thread.data("map.lock", "orders", text(json!({ "key": "42" }))).is_true());
     assert!(thread.data("set.add", "tags", text(json!({ "value": "new" }))).is_true());
-    assert!(thread.queue("offer", "jobs", json!({ "element": "a" })).is_true());
+    let offer = thread.start_queue("offer", "jobs", json!({ "element": "a" }));
+    assert!(offer.wait(Duration::from_secs(10)).is_true());
     permits_and_rates(&thread);
     vec![waits, queues]
 }
