@@ -240,8 +240,8 @@ fn killed_reader_or_writer_blocks_until_its_lease_ends() {
     }
 }
 
-/// `testMultiInstanceZombieReadLockPerformance`. The test shows why each reader has a key for its
-/// own lease.
+/// `testMultiInstanceZombieReadLockPerformance` of Redisson's read-write lock. It shows why each
+/// reader has a key for its own lease.
 #[test]
 fn killed_reader_expires_while_the_other_language_reads() {
     for way in WAYS {

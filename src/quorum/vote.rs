@@ -107,7 +107,7 @@ fn warn_rejected(name: &Name, number: usize, error: &Error) {
     static REJECTED: LogThrottle = LogThrottle::new();
     if let Some(times) = REJECTED.once_more(Instant::now()) {
         tracing::warn!(target: "leasehold", lock = %name, server = number + 1, %error, times,
-            "quorum lock rejected by a server: it has no vote");
+            "quorum lock rejected by a server: this server does not vote for the lock");
     }
 }
 

@@ -82,7 +82,8 @@ fn rules(is_cluster: bool) -> impl Iterator<Item = &'static str> {
     of("\n## Locks\n").chain(cluster).filter(|word| word.starts_with(['+', '~', '&']))
 }
 
-/// Returns the rule for `name`, and calls that need this rule. Without a name, returns `None` for a
+/// Returns `rule` with the key or the channel of `name` in place of the example's, and calls that
+/// need this rule. A rule about a command stays as it is. Without a name, returns `None` for a
 /// rule about keys or channels. See `denying` for which call decides.
 fn calls(rule: &str, name: Option<&str>) -> Option<(String, Vec<Vec<String>>)> {
     let (kind, pattern) = rule.split_at(1);

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_grant_is_not_acknowledged() {
+    fn grant_that_the_server_lost_is_not_acknowledged() {
         for replies in [[0, 2, 1], [0, 2, 0], [1, 2, 0]] {
             let now = Instant::now();
             let (gone, mut answer) = requester(1, now);

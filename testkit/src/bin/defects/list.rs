@@ -306,7 +306,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Link("replica_ack::round::tests::missing_grant_is_not_acknowledged"),
+        Finder::Link("replica_ack::round::tests::grant_that_the_server_lost_is_not_acknowledged"),
         Defect {
             says: "replicas count at a server that does not have the grant",
             edits: &[Edit {
