@@ -305,7 +305,7 @@ async fn when_login_is_accepted(lock: &Lock) -> LockGuard {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn node_that_rejects_the_login_is_named_and_holds_released() {
+async fn rejecting_node_is_named_and_a_dropped_hold_is_released_later() {
     let cluster = three_masters();
     with_user(&cluster);
     let client = as_user(&cluster, "door").await;

@@ -134,7 +134,8 @@ impl Options {
         self
     }
 
-    /// The user and the password with which other servers log in to one with these settings.
+    /// Returns the user and the password with which other servers log in to a server that has these
+    /// settings.
     pub(crate) fn login(&self) -> (Option<&str>, Option<&str>) {
         match &self.replicates_as {
             Some(user) => (Some(user), Some(USER_PASSWORD)),

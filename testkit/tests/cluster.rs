@@ -125,7 +125,7 @@ fn migrating_slot_is_served_by_both_nodes() {
 }
 
 #[test]
-fn cancelled_migration_leaves_the_slot() {
+fn cancelled_migration_keeps_the_slot_at_its_node() {
     let (cluster, from, to) = pair(Redis::options());
     let slot = Cluster::slot_of("key");
     from.command(&["SET", "key", "1"]);

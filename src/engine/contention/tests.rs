@@ -215,7 +215,7 @@ async fn grant_with_another_profile_is_not_handed_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn grant_that_ended_in_a_hand_off_is_released() {
+async fn grant_that_expires_during_a_hand_off_is_released() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);

@@ -92,8 +92,8 @@ impl Spec {
     }
 }
 
-/// Returns the number at the beginning of a word. Redis checks permissions with this number, before
-/// the command parses the word.
+/// Returns the number at the beginning of a word. To check permissions, Redis reads the number of
+/// keys of a command in this way, before the command itself parses the word.
 fn leading(word: &[u8]) -> usize {
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
     str::from_utf8(&word[..digits]).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)

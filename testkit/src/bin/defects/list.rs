@@ -900,7 +900,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::grant_that_ended_in_a_hand_off_is_released"),
+        Finder::Unit("engine::contention::tests::grant_that_expires_during_a_hand_off_is_released"),
         Defect {
             says: "a grant whose lease ended in a hand-off counts",
             edits: &[Edit {
@@ -2470,7 +2470,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::grant_that_ended_in_a_hand_off_is_released"),
+        Finder::Unit("engine::contention::tests::grant_that_expires_during_a_hand_off_is_released"),
         Defect {
             says: "a hand-off grant that no task takes is not released",
             edits: &[Edit {
