@@ -125,8 +125,8 @@ async fn live(trace: &Arc<Trace>) -> Result<(), String> {
     if tasks.join_all().await.into_iter().sum::<u32>() == 0 {
         return Err("no task ever held the lock".into());
     }
-    // A stalled server executes its requests late, so it may grant one whose caller has given up. The
-    // client must release this grant, too.
+    // A stalled server executes its requests late, so it may grant one whose caller has given up.
+    // The client must release this grant, too.
     sleep(6 * TTL).await;
     for server in &servers {
         let lock = Client::with_store(server).lock("door").unwrap();
