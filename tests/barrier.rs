@@ -41,7 +41,7 @@ async fn waiting(barrier: &Barrier) -> JoinHandle<Result<Arrived>> {
 }
 
 async fn passes(member: JoinHandle<Result<Arrived>>) -> Arrived {
-    timeout(AT_ONCE, member).await.expect("at once").unwrap().unwrap()
+    timeout(AT_ONCE, member).await.expect("the member passes at once").unwrap().unwrap()
 }
 
 /// Lets one more member arrive for 5 ms. Returns the number of arrived members from its error,
@@ -248,7 +248,7 @@ fn entering(barrier: &DoubleBarrier) -> JoinHandle<Result<DoubleBarrierGuard>> {
 }
 
 async fn enters(member: JoinHandle<Result<DoubleBarrierGuard>>) -> DoubleBarrierGuard {
-    timeout(AT_ONCE, member).await.expect("at once").unwrap().unwrap()
+    timeout(AT_ONCE, member).await.expect("the member enters at once").unwrap().unwrap()
 }
 
 /// Lets one member enter through each handle, and returns both guards.
@@ -267,7 +267,7 @@ async fn leaving(guard: DoubleBarrierGuard) -> JoinHandle<Result<Release>> {
 }
 
 async fn leaves(member: JoinHandle<Result<Release>>) -> Release {
-    timeout(AT_ONCE, member).await.expect("at once").unwrap().unwrap()
+    timeout(AT_ONCE, member).await.expect("the member leaves at once").unwrap().unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -76,7 +76,7 @@ fn leave_owned(guard: OwnedLockGuard) {
 fn eventually(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < LONG, "it did not come true");
+        assert!(start.elapsed() < LONG, "the condition did not become true");
         thread::sleep(millis(2));
     }
 }
@@ -603,8 +603,8 @@ mod running {
         let world = World::new();
         let _guard = world.door().acquire().unwrap();
         let lock = world.other_door();
-        assert_eq!(lock.try_run(|_held| unreachable!("it is held")).unwrap(), None::<()>);
-        let ran: Result<()> = lock.run_within(millis(20), |_held| unreachable!("it is held"));
+        assert_eq!(lock.try_run(|_held| unreachable!("the lock is held")).unwrap(), None::<()>);
+        let ran: Result<()> = lock.run_within(millis(20), |_held| unreachable!("the lock is held"));
         assert!(ran.is_err());
     }
 

@@ -83,7 +83,7 @@ pub(crate) async fn at_every_await(scene: impl AsyncFn(Cut) -> bool) -> usize {
         let mut polls = 0;
         while !scene(Cut { polls, woken }).await {
             polls += 1;
-            assert!(polls < FAR_TOO_MANY, "it does not come to an end");
+            assert!(polls < FAR_TOO_MANY, "the scene never ends");
         }
         cuts += polls;
     }

@@ -39,12 +39,12 @@ async fn campaigning(election: &Election, value: &str) -> JoinHandle<Result<Lead
 }
 
 async fn wins(candidate: JoinHandle<Result<Leadership>>) -> Leadership {
-    timeout(AT_ONCE, candidate).await.expect("at once").unwrap().unwrap()
+    timeout(AT_ONCE, candidate).await.expect("the candidate wins at once").unwrap().unwrap()
 }
 
 async fn value(election: &Election) -> Option<String> {
     let leader = election.leader().await.unwrap()?;
-    Some(leader.value().expect("it has a record").to_owned())
+    Some(leader.value().expect("the leader has a record").to_owned())
 }
 
 fn value_of(leader: Option<&Leader>) -> Option<&str> {
@@ -53,7 +53,7 @@ fn value_of(leader: Option<&Leader>) -> Option<&str> {
 
 /// Returns the next leader that `observer` reports. The report must come at once.
 async fn sees(observer: &mut Observer) -> Option<Leader> {
-    timeout(AT_ONCE, observer.next()).await.expect("at once").unwrap()
+    timeout(AT_ONCE, observer.next()).await.expect("the observer reports at once").unwrap()
 }
 
 async fn sees_nothing(observer: &mut Observer) {
@@ -247,7 +247,8 @@ async fn observer_notices_a_loss_without_a_message() {
     let leader = one.campaign("one").await.unwrap();
     sees(&mut observer).await.unwrap();
     store.lose("scheduler");
-    let seen = timeout(secs(4), observer.next()).await.expect("within 4 seconds");
+    let seen =
+        timeout(secs(4), observer.next()).await.expect("the observer reports within 4 seconds");
     assert_eq!(seen.unwrap(), None);
     drop(leader);
 }

@@ -47,14 +47,14 @@ impl Plain {
 
     /// Sends a call with the highest token, which the fence accepts.
     fn pass<T: FromRedisValue>(&mut self, call: &Call) -> T {
-        let reply = self.send(call).expect("the server lets it");
-        call.read(reply).expect("it is the newest").expect("it replies something")
+        let reply = self.send(call).expect("the server executes the call");
+        call.read(reply).expect("the token is the highest").expect("the reply has a value")
     }
 
     /// Sends a call with a token that is too low, and returns the higher token of the fence.
     fn late(&mut self, call: &Call) -> u64 {
-        let reply = self.send::<redis::Value>(call).expect("the server answers");
-        call.read(reply).expect_err("it is late").newest()
+        let reply = self.send::<redis::Value>(call).expect("the server replies");
+        call.read(reply).expect_err("the token is too low").newest()
     }
 }
 
@@ -105,7 +105,7 @@ async fn hold_may_write_repeatedly_with_every_kind_of_fenced_call() {
 
     // and the key of the fence has the token of the hold
     assert_eq!(get(&server, FENCE), token.to_string());
-    assert_eq!(server.command(&["PTTL", FENCE]).number(), -1, "it has no end");
+    assert_eq!(server.command(&["PTTL", FENCE]).number(), -1, "the key does not expire");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn late_write_is_refused_after_the_data_is_deleted() {
     assert_eq!(plain.pass::<u32>(&delete(TOTAL, 2)), 1);
 
     assert_eq!(plain.late(&set(TOTAL, "11", 1)), 2);
-    assert_eq!(keys(&server), [FENCE], "the fence stays, and that is all");
+    assert_eq!(keys(&server), [FENCE], "only the key of the fence is left");
 }
 
 #[test]

@@ -279,7 +279,7 @@ impl Story {
         let Some(guard) = guard else { return };
         if self.honest && guard.is_held() {
             let count = redis.command(&["HGET", guard.name().as_str(), guard.owner().as_str()]);
-            assert!(!count.is_nil(), "seed {}: granted, and not held", self.seed);
+            assert!(!count.is_nil(), "seed {}: the lock was granted, but is not held", self.seed);
         }
         if self.random.bool() {
             let released = self.within(secs(5), "release", guard.release()).await;

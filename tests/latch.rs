@@ -36,7 +36,7 @@ async fn waiting(latch: &Latch) -> JoinHandle<Result<()>> {
 }
 
 async fn passes(waiter: JoinHandle<Result<()>>) {
-    timeout(AT_ONCE, waiter).await.expect("at once").unwrap().unwrap();
+    timeout(AT_ONCE, waiter).await.expect("the waiter passes at once").unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +136,11 @@ async fn latch_waiters_continue_after_an_outage_of_the_store() {
     store.resume();
     latch.count_down().await.unwrap();
     for waiter in waiters {
-        timeout(secs(4), waiter).await.expect("when it asks again").unwrap().unwrap();
+        timeout(secs(4), waiter)
+            .await
+            .expect("the waiter passes when it repeats its request")
+            .unwrap()
+            .unwrap();
     }
     // and the client has no pending release and no hold
     let stats = client.stats();

@@ -25,7 +25,7 @@ fn world(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> (MemoryStore, Lock
 /// Asserts that `asked` fails with `Unavailable` after `limit`.
 async fn is_silent_for<T>(limit: Duration, asked: impl Future<Output = Result<T, Error>>) {
     let start = Instant::now();
-    let error = asked.await.err().expect("nobody answers");
+    let error = asked.await.err().expect("the server does not reply");
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     let took = start.elapsed();
     assert!(took >= limit && took < limit + millis(2), "{took:?}: {error}");
@@ -38,7 +38,8 @@ async fn request_timeout_limits_single_requests() {
     for ((store, lock), limit) in [(defaults, secs(3)), (hasty, millis(200))] {
         store.stall();
         is_silent_for(limit, lock.try_acquire()).await;
-        is_silent_for(limit, lock.try_run(async |_held| unreachable!("not held"))).await;
+        is_silent_for(limit, lock.try_run(async |_held| unreachable!("the lock is not acquired")))
+            .await;
         is_silent_for(limit, lock.holder()).await;
         is_silent_for(limit, lock.is_locked()).await;
         is_silent_for(limit, lock.force_release()).await;

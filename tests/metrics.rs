@@ -99,7 +99,7 @@ fn recorder_receives_waits_holds_and_losses() {
     }
     let asked = "leasehold_command_duration_seconds_count";
     assert!(value(&page, asked, &[("script", "acquire")]) >= 4.0, "{page}");
-    assert!(!page.contains("door"), "a name of a lock is no label: {page}");
+    assert!(!page.contains("door"), "the name of a lock is not a label: {page}");
 }
 
 #[test]

@@ -217,7 +217,7 @@ async fn member_lost_while_another_is_tried_is_acquired_again() {
     let waiter = tokio::spawn(async move { both.try_acquire().await.unwrap() });
     sleep(millis(100)).await;
     store.resume();
-    assert!(waiter.await.unwrap().expect("both are free").is_held());
+    assert!(waiter.await.unwrap().expect("both locks are free").is_held());
 }
 
 #[tokio::test(start_paused = true)]

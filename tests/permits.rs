@@ -114,7 +114,7 @@ async fn tasks_of_one_client_acquire_permits_in_order() {
     sleep(AT_ONCE).await;
     t.other.release_id(both.ids()[0]).await.unwrap();
     sleep(AT_ONCE).await;
-    assert!(!wants_one.is_finished(), "it stands behind one that wants both");
+    assert!(!wants_one.is_finished(), "the waiter is behind a waiter for both permits");
     drop(both);
     let first = wants_both.await.unwrap().unwrap();
     assert!(!wants_one.is_finished());
@@ -290,7 +290,7 @@ async fn loss_of_a_handed_off_permit_reaches_its_holder() {
     let guard = waiting.await.unwrap().unwrap();
     assert_eq!(t.clients[0].stats().handed_over, 1);
     sleep(secs(60)).await;
-    assert!(guard.is_held(), "it is renewed");
+    assert!(guard.is_held(), "the client renews the permit");
     assert!(t.other.release_id(guard.ids()[0]).await.unwrap());
     assert_eq!(guard.lost().await, LostReason::NotOwned);
 }
@@ -485,7 +485,10 @@ fn threads_share_permits_and_a_guard_may_move() {
     assert!(permits.set_if_absent(2).unwrap());
     let guard = permits.acquire().unwrap();
     let second = permits.acquire_within(secs(5)).unwrap();
-    assert!(permits.try_acquire().unwrap().is_none(), "a thread is no identity");
+    assert!(
+        permits.try_acquire().unwrap().is_none(),
+        "a thread that holds permits gets no further permit"
+    );
     let waits = std::thread::spawn({
         let permits = permits.clone();
         move || permits.acquire_many(2).unwrap().release().unwrap()
@@ -507,7 +510,7 @@ async fn permit_extended_by_its_id_outlives_the_guards_lease() {
     assert!(here.update_lease(id, Duration::from_secs(60)).await.unwrap());
     sleep(Duration::from_secs(2)).await;
     assert!(!guard.is_held());
-    assert!(there.try_acquire().await.unwrap().is_none(), "two have it");
+    assert!(there.try_acquire().await.unwrap().is_none(), "only one holder has the permit");
     assert!(there.lease_of(id).await.unwrap().is_some());
 }
 

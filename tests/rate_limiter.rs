@@ -229,7 +229,7 @@ async fn dropped_waiter_passes_its_position_on() {
     limiter.acquire(3).await.unwrap();
     let (large, small) = (waiting(&limiter, 4).await, waiting(&limiter, 1).await);
     large.abort();
-    timeout(millis(10), small).await.expect("at once").unwrap().unwrap();
+    timeout(millis(10), small).await.expect("the waiter acquires at once").unwrap().unwrap();
     assert_eq!(limiter.available().await.unwrap(), 0);
 }
 
@@ -244,7 +244,11 @@ async fn rate_waiter_continues_after_an_outage_of_the_store() {
     let error = limiter.available().await.unwrap_err();
     assert!(error.is_transient() && !waiter.is_finished(), "{error}");
     store.resume();
-    timeout(secs(4), waiter).await.expect("when it asks again").unwrap().unwrap();
+    timeout(secs(4), waiter)
+        .await
+        .expect("the waiter acquires when it repeats its request")
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -130,7 +130,7 @@ async fn waiting_writer_precedes_later_readers() {
         sleep(SOON).await;
         assert!(writer.is_finished() && !late.is_finished(), "same client: {same_client}");
         drop(writer.await.unwrap());
-        drop(timeout(SOON, late).await.expect("nobody is before it").unwrap());
+        drop(timeout(SOON, late).await.expect("no waiter is before the late reader").unwrap());
     }
 }
 
@@ -174,7 +174,7 @@ async fn reader_yields_for_ten_seconds_at_most() {
     assert!(start.elapsed() >= Duration::from_millis(9_900), "{:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_millis(10_100), "{:?}", start.elapsed());
     drop((first, second));
-    drop(timeout(SOON, writer).await.expect("nobody reads any more").unwrap());
+    drop(timeout(SOON, writer).await.expect("no reader holds the lock any more").unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,7 +195,7 @@ async fn readers_with_short_timeouts_acquire_half_of_the_time() {
             }
             Err(Error::TimedOut { holder: Some(first), by_this_client: false, .. }) => {
                 refused += 1;
-                assert_eq!(first.count(), 0, "it waits to write");
+                assert_eq!(first.count(), 0, "the first client waits to write");
             }
             Err(other) => panic!("{other}"),
         }
@@ -218,7 +218,7 @@ async fn reader_acquires_before_a_later_writer() {
     let writer = tokio::spawn(async move { last.acquire().await.unwrap() });
     sleep(SOON).await;
     drop(writing);
-    drop(timeout(SOON, reader).await.expect("it came before").unwrap());
+    drop(timeout(SOON, reader).await.expect("the reader came before the last writer").unwrap());
     drop(writer.await.unwrap());
 }
 
@@ -240,7 +240,7 @@ async fn overlapping_long_readers_do_not_block_a_writer() {
     let writes = Client::with_store(&store).read_write_lock("prices").unwrap().write();
     let start = Instant::now();
     let writing = writes.acquire_within(Duration::from_secs(60)).await;
-    drop(writing.expect("those who read let it go first"));
+    drop(writing.expect("the readers let the writer acquire first"));
     assert!(start.elapsed() <= long, "{:?}", start.elapsed());
     readers.iter().for_each(tokio::task::JoinHandle::abort);
 }
@@ -264,8 +264,8 @@ async fn readers_do_not_wait_without_writer_preference() {
     assert!(timeout(SOON, &mut writes).await.is_err());
     let here = here.prefer_writers(false);
     let second = timeout(SOON, here.read().local_handoff(0, SOON).acquire()).await;
-    drop((first, second.expect("it enters at once").unwrap()));
-    drop(timeout(SOON, writes).await.expect("nobody reads any more").unwrap());
+    drop((first, second.expect("the reader acquires at once").unwrap()));
+    drop(timeout(SOON, writes).await.expect("no reader holds the lock any more").unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,11 +299,11 @@ async fn next_writer_waits_until_a_downgraded_reader_has_released() {
     sleep(SOON).await;
     let reading = here.downgrade(writing).await.unwrap();
     sleep(SOON).await;
-    assert!(!next.is_finished(), "a writer entered beside a reader");
+    assert!(!next.is_finished(), "the writer waits until the reader has released");
     assert!(reading.is_held());
     let beside = there.prefer_writers(false).read().try_acquire().await.unwrap();
-    drop((reading, beside.expect("it is read")));
-    drop(timeout(SOON, next).await.expect("nobody reads any more").unwrap());
+    drop((reading, beside.expect("a reader may acquire beside a reader")));
+    drop(timeout(SOON, next).await.expect("no reader holds the lock any more").unwrap());
 }
 
 #[tokio::test(start_paused = true)]

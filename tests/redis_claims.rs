@@ -52,7 +52,11 @@ async fn elements_have_the_format_of_redisson_and_claims_their_own() {
 
     claim.give_back().await.unwrap().into_result().unwrap();
     jobs.claim().await.unwrap().done().await.unwrap().into_result().unwrap();
-    assert_eq!(listener.received(), ["0", "0"], "a push, and a return");
+    assert_eq!(
+        listener.received(),
+        ["0", "0"],
+        "the channel got one message for the push and one for the return"
+    );
     let receipts = |key: &&String| key.starts_with("leasehold_queue__receipt:{jobs}:");
     let left = keys(&redis);
     assert_eq!(left.iter().filter(receipts).count(), 3);

@@ -40,7 +40,7 @@ async fn hasty(cluster: &Cluster, ttl: Duration) -> Client {
 /// A client that logs in as an existing user.
 async fn as_user(cluster: &Cluster, user: &str) -> Client {
     let builder = Client::builder().credentials(user, "secret");
-    builder.connect(&cluster.url()).await.expect("it may connect")
+    builder.connect(&cluster.url()).await.expect("the user may connect")
 }
 
 /// The number of connections to `node` that are subscribed to the releases of `name`.
@@ -53,11 +53,11 @@ fn listeners(node: &Redis, name: &str) -> i64 {
 }
 
 fn until_received(node: &Redis, name: &str) {
-    eventually("somebody listens", PATIENCE, || listeners(node, name) == 1);
+    eventually("the channel has a subscriber", PATIENCE, || listeners(node, name) == 1);
 }
 
 fn until_left_alone(node: &Redis) {
-    eventually("nobody is connected any more", PATIENCE, || connections(node) == 0);
+    eventually("no client is connected any more", PATIENCE, || connections(node) == 0);
 }
 
 /// Waits until the waiter for `name` is subscribed at `node` and sleeps.
@@ -83,7 +83,7 @@ async fn clients_exclude_and_wake_each_other_on_every_node() {
         until_asleep(&master, &name).await;
         release_guard(held).await;
         release_guard(entered(waits).await).await;
-        assert!(other.stats().wake_ups > woken, "it was not woken");
+        assert!(other.stats().wake_ups > woken, "a message woke the waiter");
     }
 }
 
@@ -325,7 +325,7 @@ async fn rejecting_node_is_named_and_a_dropped_hold_is_released_later() {
     with_user(&cluster);
     release_guard(when_login_is_accepted(&lock).await).await;
     // The client releases the lock long before its lease would have ended.
-    eventually("it is given back", SOON, || node.command(&["EXISTS", &held]).number() == 0);
+    eventually("the lock is released", SOON, || node.command(&["EXISTS", &held]).number() == 0);
     assert_eq!(client.stats().releases_abandoned, 0);
     release_guard(kept).await;
 }
@@ -369,7 +369,9 @@ async fn documented_permissions_suffice_in_a_cluster() {
     let waits = waiter(other.lock("app:door").unwrap());
     let node = owner(&cluster, "app:door");
     until_received(&node, "app:door");
-    eventually("it has a place", PATIENCE, || crate::common::places(&node, "app:door") == 1);
+    eventually("the waiter is in the queue", PATIENCE, || {
+        crate::common::places(&node, "app:door") == 1
+    });
     release_guard(held).await;
     release_guard(entered(waits).await).await;
     assert!(other.stats().wake_ups > 0);
@@ -443,13 +445,15 @@ async fn plain_channels_wake_waiters_without_a_queue() {
     let node = owner(&cluster, NAME);
     let held = one.lock(NAME).unwrap().acquire().await.unwrap();
     let waits = waiter(other.lock(NAME).unwrap());
-    eventually("it listens", PATIENCE, || crate::common::subscribers(&node, &channel(NAME)) == 1);
+    eventually("the waiter is subscribed", PATIENCE, || {
+        crate::common::subscribers(&node, &channel(NAME)) == 1
+    });
     sleep(ms(700)).await;
     assert_eq!((crate::common::places(&node, NAME), listeners(&node, NAME)), (0, 0));
     let woken = other.stats().wake_ups;
     release_guard(held).await;
     release_guard(entered(waits).await).await;
-    assert!(other.stats().wake_ups > woken, "it was not woken");
+    assert!(other.stats().wake_ups > woken, "a message woke the waiter");
 }
 
 #[cfg(feature = "tls")]
@@ -639,7 +643,7 @@ async fn first_grant_after(lock: Lock, promoted: Arc<Redis>) -> Duration {
     let begun = Instant::now();
     let watched = spawn_blocking(move || {
         let is_master = || promoted.command(&["ROLE"]).list()[0].text() == "master";
-        eventually("it is promoted", PATIENCE, is_master);
+        eventually("the replica is promoted", PATIENCE, is_master);
         Instant::now()
     });
     let held = within(2 * PATIENCE, "it enters", lock.acquire()).await.unwrap();
@@ -743,7 +747,7 @@ fn connections_accepted(nodes: &[Arc<Redis>]) -> u64 {
         let info = node.command(&["INFO", "stats"]);
         let line =
             info.text().lines().find_map(|it| it.strip_prefix("total_connections_received:"));
-        line.expect("the server counts them").parse::<u64>().unwrap()
+        line.expect("the server counts its connections").parse::<u64>().unwrap()
     };
     nodes.iter().map(of).sum()
 }
@@ -831,7 +835,7 @@ impl Load {
                     let begun = Instant::now();
                     let held = lock.acquire().await.unwrap();
                     longest = longest.max(begun.elapsed());
-                    assert!(!inside.swap(true, Ordering::SeqCst), "two at once");
+                    assert!(!inside.swap(true, Ordering::SeqCst), "only one task holds the lock");
                     sleep(ms(1)).await;
                     assert!(held.is_held());
                     inside.store(false, Ordering::SeqCst);
@@ -852,7 +856,7 @@ impl Load {
     /// Waits until the tasks have had 20 more holds.
     fn goes_on(&self) {
         let before = self.entered();
-        eventually("it goes on", PATIENCE, || self.entered() >= before + 20);
+        eventually("the tasks have 20 more holds", PATIENCE, || self.entered() >= before + 20);
     }
 
     /// Stops the tasks. Returns the longest wait of any of them.
@@ -970,7 +974,7 @@ async fn waiters_at_the_old_node_are_woken_when_their_key_moves() {
     moving.carry_all();
     release_guard(held).await;
     let held = entered(waits).await;
-    assert!(other.stats().wake_ups > woken, "it was not woken");
+    assert!(other.stats().wake_ups > woken, "a message woke the waiter");
     release_guard(held).await;
     moving.carry_all();
     moving.close();
@@ -1065,12 +1069,12 @@ async fn waiter_is_woken_by_the_new_node_of_a_moved_slot() {
     until_received(&from, NAME);
     cluster.move_slot(Cluster::slot_of(NAME), &to);
     until_received(&to, NAME);
-    eventually("nobody listens at the old one", PATIENCE, || listeners(&from, NAME) == 0);
+    eventually("no client is subscribed at the old node", PATIENCE, || listeners(&from, NAME) == 0);
     until_asleep(&to, NAME).await;
     let woken = other.stats().wake_ups;
     release_guard(held).await;
     release_guard(entered(waits).await).await;
-    assert!(other.stats().wake_ups > woken, "it was not woken");
+    assert!(other.stats().wake_ups > woken, "a message woke the waiter");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -1089,7 +1093,7 @@ async fn circular_redirects_end_with_an_error() {
     let failure = within(PATIENCE, "it fails", lock.try_acquire()).await.unwrap_err();
     assert!(failure.is_transient() && failure.to_string().contains("agree"), "{failure}");
     let asked = from.calls().since(&before).of("evalsha");
-    assert_eq!(asked, 0, "nothing was executed");
+    assert_eq!(asked, 0, "the old node executed no request");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -1101,7 +1105,7 @@ async fn error_names_an_unassigned_slot_and_other_slots_keep_working() {
     let elsewhere = cluster.key_on(&other_than(&cluster, NAME), "kept");
     // A late message of the former owner may assign the slot to the former owner again.
     let nodes = cluster.nodes();
-    eventually("nobody has it", PATIENCE, || {
+    eventually("no node has the slot", PATIENCE, || {
         let leave = |node: &Arc<Redis>| node.command(&["CLUSTER", "DELSLOTS", &slot]).is_error();
         nodes.iter().filter(|node| leave(node)).count() == nodes.len()
     });
@@ -1113,7 +1117,7 @@ async fn error_names_an_unassigned_slot_and_other_slots_keep_working() {
     let health = client.health().await;
     let missed = Hazard::SlotsWithoutNode { slots: format!("slot {slot}") };
     assert!(health.findings.iter().any(|it| it.hazard == missed), "{health:?}");
-    assert!(health.is_ready(), "all others can be had: {health:?}");
+    assert!(health.is_ready(), "the locks of all other slots can be acquired: {health:?}");
     let words = format!(
         "no node of the cluster serves slot {slot}, so names in these slots cannot be locked"
     );
@@ -1130,7 +1134,7 @@ async fn clusterdown_names_the_full_coverage_setting() {
     let client = hasty(&cluster, secs(30)).await;
     lost.stop();
     let is_down = || living.command(&["GET", &elsewhere]).is_error();
-    eventually("the cluster is down", PATIENCE, is_down);
+    eventually("the cluster rejects commands", PATIENCE, is_down);
     let lock = client.lock(&elsewhere).unwrap();
     let slots = ["slots 0 to 5460", "slots 5461 to 10921", "slots 10922 to 16383"];
     for asked in [lock.try_acquire().await.map(drop), lock.acquire_within(secs(1)).await.map(drop)]
@@ -1219,7 +1223,7 @@ async fn one_client_waits_for_ten_thousand_names() {
     let queues = !nodes[0].command(&["PUBSUB", "SHARDCHANNELS"]).is_error();
     let channels = if queues { 3 * NAMES } else { NAMES };
     let all_received = || nodes.iter().map(received).sum::<usize>() >= channels;
-    eventually("all are received", 4 * PATIENCE, all_received);
+    eventually("the client is subscribed to all channels", 4 * PATIENCE, all_received);
     for held in holds {
         tokio::spawn(held.release());
     }
@@ -1248,7 +1252,7 @@ async fn hanging_node_costs_only_its_own_holds() {
     let ends = within(PATIENCE, "its holds end", ends).await;
     assert!(ends.iter().all(|reason| *reason == LostReason::Expired), "{ends:?}");
     assert!(its.iter().all(|at| !holds[*at].is_held()));
-    assert!(others.iter().all(|at| holds[*at].is_held()), "others were lost as well");
+    assert!(others.iter().all(|at| holds[*at].is_held()), "the holds at other nodes continue");
     assert!(client.stats().renewals > 600);
     hung.resume();
     let free = client.lock("another").unwrap();

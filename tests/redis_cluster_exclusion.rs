@@ -73,8 +73,11 @@ impl Referee {
     fn leaves(&self, guard: &Arc<LockGuard>) {
         let (name, now) = (guard.name().to_string(), Instant::now());
         let mut inside = self.inside.lock().unwrap();
-        let inside = inside.get_mut(&name).expect("it is inside");
-        let at = inside.iter().position(|it| Arc::ptr_eq(&it.guard, guard)).expect("it is inside");
+        let inside = inside.get_mut(&name).expect("the referee knows the name");
+        let at = inside
+            .iter()
+            .position(|it| Arc::ptr_eq(&it.guard, guard))
+            .expect("the referee knows the guard");
         let Inside { granted, overlapped, .. } = inside.swap_remove(at);
         if let Some(since) = overlapped {
             self.overlaps.lock().unwrap().push(Overlap { name, granted, lasted: now - since });
@@ -106,7 +109,7 @@ impl Referee {
         let mut left: Vec<_> = all.collect();
         while !left.is_empty() {
             left.retain(|contender| !goes_on(contender));
-            assert!(begun.elapsed() < BOUND, "these do not go on: {left:?}");
+            assert!(begun.elapsed() < BOUND, "these contenders make no progress: {left:?}");
             sleep(ms(10)).await;
         }
         begun.elapsed()
@@ -132,7 +135,7 @@ async fn contends(lock: Lock, number: usize, referee: Arc<Referee>, stop: Arc<At
             _ = guard.lost() => {}
         }
         referee.leaves(&guard);
-        let guard = Arc::into_inner(guard).expect("nobody else has it");
+        let guard = Arc::into_inner(guard).expect("no other task has the guard");
         if let Ok(Release::NotHeld { name, reason, .. }) = guard.release().await {
             referee.receives(name.as_str(), &reason);
         }
@@ -194,9 +197,9 @@ async fn die_alone(cluster: &Arc<Cluster>, master: &Arc<Redis>, url: &str) -> (I
     let dead = Instant::now();
     cluster.links().heal(&from, &to);
     let is_master = move || replica.command(&["ROLE"]).list()[0].text() == "master";
-    let promoted = move || eventually("it is promoted", BOUND, is_master);
+    let promoted = move || eventually("the replica is promoted", BOUND, is_master);
     spawn_blocking(promoted).await.unwrap();
-    assert!(alone.elapsed() < TTL * 2 / 3, "leases have to outlast this failover");
+    assert!(alone.elapsed() < TTL * 2 / 3, "leases must last longer than this failover");
     let reported = within(BOUND, "its last grant is forgotten", last.lost()).await;
     assert_eq!(reported, LostReason::NotOwned);
     (alone, dead)

@@ -53,7 +53,11 @@ fn output(variable: &str) -> Option<usize> {
 /// The memory of this process in bytes.
 fn memory() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("this is Linux");
-    pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("it is a number")
+    pages
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok())
+        .expect("the second field is a number")
         * 4_096
 }
 
@@ -67,11 +71,12 @@ fn tell(what: &str, before: u64, number: usize, took: Duration) {
 }
 
 fn locks(client: &Client, kind: &str, number: usize) -> Vec<Lock> {
-    (0..number).map(|at| client.lock(format!("{kind}:{at}")).expect("it is a name")).collect()
+    (0..number).map(|at| client.lock(format!("{kind}:{at}")).expect("the name is valid")).collect()
 }
 
 async fn acquire_all(locks: Vec<Lock>) -> Vec<LockGuard> {
-    let acquired = iter(locks).map(|lock| async move { lock.acquire().await.expect("it is free") });
+    let acquired =
+        iter(locks).map(|lock| async move { lock.acquire().await.expect("the lock is free") });
     within(PATIENCE, "all are held", acquired.buffer_unordered(AT_ONCE).collect()).await
 }
 
@@ -80,14 +85,17 @@ async fn acquire_all(locks: Vec<Lock>) -> Vec<LockGuard> {
 async fn until(what: &str, all: usize, count: impl Fn() -> usize + Clone + Send + 'static) {
     let (mut seen, mut since, mut reported) = (usize::MAX, Instant::now(), Instant::now());
     loop {
-        let now = spawn_blocking(count.clone()).await.expect("it counts");
+        let now = spawn_blocking(count.clone()).await.expect("the count does not panic");
         if now == all {
             return;
         }
         if now != seen {
             (seen, since) = (now, Instant::now());
         }
-        assert!(since.elapsed() < STANDS_STILL, "{what}: {now} for so long, and not {all}");
+        assert!(
+            since.elapsed() < STANDS_STILL,
+            "{what}: the count stays at {now} and does not reach {all}"
+        );
         if reported.elapsed() > secs(1) {
             println!("  {what}: {now}, of {all}");
             reported = Instant::now();
@@ -115,7 +123,7 @@ fn left(nodes: &[Arc<Redis>], clients: usize) -> usize {
 
 fn keys(nodes: &[Arc<Redis>]) -> usize {
     let count = |node: &Arc<Redis>| node.command(&["DBSIZE"]).number();
-    nodes.iter().map(count).sum::<i64>().try_into().expect("there are no fewer than none")
+    nodes.iter().map(count).sum::<i64>().try_into().expect("the number of keys is not negative")
 }
 
 /// Starts `number` tasks that wait for `locks` in rotation, and waits until the servers have the
@@ -129,7 +137,7 @@ async fn wait_for(
     for lock in locks.iter().cycle().take(number) {
         let (lock, entered) = (lock.clone(), Arc::clone(&entered));
         tasks.spawn(async move {
-            let guard = lock.acquire().await.expect("it enters");
+            let guard = lock.acquire().await.expect("the waiter acquires");
             entered.fetch_add(1, Ordering::Relaxed);
             drop(guard);
         });
@@ -144,7 +152,7 @@ async fn wait_for(
 
 async fn release_guard(held: Vec<LockGuard>) {
     let given = iter(held).map(LockGuard::release).buffer_unordered(AT_ONCE);
-    given.for_each(|released| async { drop(released.expect("it answers")) }).await;
+    given.for_each(|released| async { drop(released.expect("the server replies")) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -188,9 +196,9 @@ async fn very_many_holds_and_waiters_leave_nothing_behind() {
     let given = tokio::spawn(release_guard(others));
     until("all have entered", number, move || entered.load(Ordering::Relaxed)).await;
     while let Some(done) = waits.join_next().await {
-        done.expect("it does not panic");
+        done.expect("the waiter does not panic");
     }
-    given.await.expect("all are given back");
+    given.await.expect("all locks are released");
     println!("{number} have entered: {:?}", begun.elapsed());
     assert!(held.iter().all(LockGuard::is_held));
 

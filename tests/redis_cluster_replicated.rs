@@ -40,7 +40,7 @@ fn lock(client: &Client, name: &str, replicas: Replicas) -> Lock {
 async fn granted_at(master: &Redis, lock: Lock) -> JoinHandle<Result<LockGuard>> {
     let name = lock.name().to_string();
     let task = tokio::spawn(async move { lock.acquire().await });
-    eventually("the master has granted it", PATIENCE, || has(master, &name));
+    eventually("the master has granted the lock", PATIENCE, || has(master, &name));
     task
 }
 
@@ -49,7 +49,7 @@ fn is_refused<T>(answer: Result<T>, wanted: u32, got: u32) {
     match answer {
         Err(Error::NotReplicated { wanted: w, got: g, .. }) => assert_eq!((w, g), (wanted, got)),
         Err(other) => panic!("{other:?}"),
-        Ok(_) => panic!("granted, though {got} of {wanted} have it"),
+        Ok(_) => panic!("the lock was granted, but {got} of {wanted} replicas have it"),
     }
 }
 
@@ -99,7 +99,7 @@ async fn stopped_replica_affects_only_grants_of_its_node() {
         let plain = client.lock(format!("{{{NAME}}}:plain")).unwrap();
         release_guard(plain.acquire().await.unwrap()).await;
     }
-    assert!(!waits.is_finished(), "its replica stands still");
+    assert!(!waits.is_finished(), "the replica of this master is stopped");
     replica.resume();
     let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
     assert!(has(&replica, NAME));
@@ -124,7 +124,7 @@ async fn concurrent_replicated_locks_share_the_requests_of_a_node() {
         assert!(has(&replica_of(&cluster, name), name));
     }
     let asked: u64 = waits().iter().zip(before).map(|(after, before)| after - before).sum();
-    assert!((3..=48).contains(&asked), "{asked} times replicas were waited for {LOCKS} grants");
+    assert!((3..=48).contains(&asked), "{asked} WAIT commands for {LOCKS} grants");
     for master in cluster.masters() {
         assert!(connections(&master) <= 3, "{}", connections(&master));
     }
@@ -188,7 +188,7 @@ async fn dropped_client_leaves_no_replica_connections() {
     client.shutdown(SOON).await;
     drop(client);
     let are_alone = || cluster.nodes().iter().all(|node| connections(node) == 0);
-    eventually("nobody is connected any more", PATIENCE, are_alone);
+    eventually("no client is connected any more", PATIENCE, are_alone);
     let tasks = tokio::runtime::Handle::current().metrics();
     eventually("no task is left", PATIENCE, || tasks.num_alive_tasks() == 0);
 }
@@ -203,7 +203,7 @@ async fn acknowledged_lock_survives_the_death_of_its_node() {
     let guard = lock(&one, NAME, ONE).acquire().await.unwrap();
     master.stop();
     let is_master = || replica.command(&["ROLE"]).list()[0].text() == "master";
-    eventually("it is promoted", PATIENCE, is_master);
+    eventually("the replica is promoted", PATIENCE, is_master);
     let seen = other.lock(NAME).unwrap();
     let busy = within(PATIENCE, "it is asked", seen.acquire_within(secs(5))).await;
     assert!(matches!(busy, Err(Error::TimedOut { .. })), "{busy:?}");
@@ -246,7 +246,7 @@ async fn grant_is_acknowledged_by_replicas_of_the_new_primary() {
     let added = spawn_blocking(move || {
         moved.fail_over(&promoted, Failover::Agreed);
         moved.wait_until_ok();
-        assert!(!waits.is_finished(), "there is one replica");
+        assert!(!waits.is_finished(), "the master has only one replica");
         (moved.add_replica_of(&promoted), waits)
     });
     let (added, waits) = added.await.unwrap();
@@ -331,12 +331,12 @@ async fn replicas_are_counted_again_for_a_permit_in_a_migrating_slot() {
         async move { permits.acquire().await }
     });
     let waited_for = || master.calls().since(&before).of("wait") > 0;
-    eventually("replicas are waited for", PATIENCE, waited_for);
+    eventually("the client sends WAIT", PATIENCE, waited_for);
     let moving = cluster.moving(Cluster::slot_of(NAME), &other_than(&cluster, NAME));
     moving.open();
     master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     let asked_again = || master.calls().since(&before).of("wait") > 1;
-    eventually("they are asked for again", PATIENCE, asked_again);
+    eventually("the client sends WAIT again", PATIENCE, asked_again);
     let _second = cluster.add_replica_of(&master);
     let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
     assert_eq!(permits.acquired().await.unwrap(), 1);

@@ -35,7 +35,7 @@ fn until_it_queues(redis: &Redis, client: &Client, name: &str) {
 /// Waits until no client is subscribed.
 fn until_no_subscribers(redis: &Redis) {
     let channels = || redis.command(&["PUBSUB", "CHANNELS"]);
-    eventually("nobody listens", secs(10), || channels().list().is_empty());
+    eventually("no client is subscribed", secs(10), || channels().list().is_empty());
 }
 
 // Outages.
@@ -80,11 +80,11 @@ async fn subscription_is_retried_when_a_busy_server_recovers() {
     let mut endless = Connection::open(redis.port());
     endless.send(&["EVAL", "while true do end", "0"]).unwrap();
     let busy = || redis.command(&["GET", "x"]).is_error();
-    eventually("it is busy", SOON, busy);
+    eventually("the server is busy", SOON, busy);
     let crowd = [door(&client), door(&client)].map(|lock| tokio::spawn(entry(lock, secs(30))));
     sleep(ms(1_500)).await;
     assert_eq!(redis.command(&["SCRIPT", "KILL"]).text(), "OK");
-    eventually("it is busy no more", SOON, || !busy());
+    eventually("the server is no longer busy", SOON, || !busy());
 
     // then the waiter has a queue entry soon after the script was stopped
     until_it_queues(&redis, &client, "door");
@@ -148,7 +148,7 @@ async fn granted_permission_is_used_later() {
     let client = with_acl(&redis, "some", &["~door", "&redisson_lock__channel:*", "+@all"]).await;
     hold_by_hand(&redis, "door", "java:1", secs(120));
     let waiting = waiter(door(&client));
-    eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
+    eventually("the waiter is subscribed", SOON, || subscribers(&redis, &channel("door")) == 1);
     assert_eq!(subscribers(&redis, &queuers("door")), 0);
 
     // when the client gets the permissions, then it queues after about half a minute
@@ -156,7 +156,7 @@ async fn granted_permission_is_used_later() {
     let more = [&["ACL", "SETUSER", "some", "allchannels"][..], &keys].concat();
     assert_eq!(redis.command(&more).text(), "OK");
     let queues = || subscribers(&redis, &turns_of(&client, "door")) == 1;
-    eventually("it hears its turn", secs(40), queues);
+    eventually("the waiter is subscribed to its queue notifications", secs(40), queues);
     until_it_queues(&redis, &client, "door");
     release_by_hand(&redis, "door");
     release_guard(entered(waiting).await).await;
@@ -229,7 +229,7 @@ async fn waiters_of_x_and_braced_x_queue_separately_and_wake() {
     let [one, other] = names.map(|name| waiter(client.lock(name).unwrap()));
     let queues = ["leasehold_lock__queue:{x}", "leasehold_lock__queue::{x}"];
     let placed = |queue: &str| redis.command(&["ZCARD", queue]).number() == 1;
-    eventually("both queue", SOON, || queues.iter().all(|queue| placed(queue)));
+    eventually("both waiters are in the queue", SOON, || queues.iter().all(|queue| placed(queue)));
     for own in ["leasehold_lock__channel:{x}", "leasehold_lock__channel::{x}"] {
         assert_eq!(subscribers(&redis, own), 1, "{own}");
     }
@@ -265,7 +265,7 @@ async fn reservation_ignores_waiters_of_similar_names() {
     let monitor = redis.monitor();
     let waiting = waiter(other.lock("{x}").unwrap());
     let before = chain.granted();
-    eventually("they go on", secs(20), || chain.granted() > before + 200);
+    eventually("the tasks acquire 200 more times", secs(20), || chain.granted() > before + 200);
 
     // then no message is for the waiter for `{x}` alone, and `x` is never reserved for it
     let lines = monitor.stop();
@@ -339,7 +339,7 @@ async fn unpolled_future_blocks_processes_less_than_a_second() {
         println!("after {:?}", released.elapsed());
         release_guard(guard).await;
         drop(idle);
-        eventually("it is free", SOON, || !keys(&redis).contains(&"door".to_owned()));
+        eventually("the lock is free", SOON, || !keys(&redis).contains(&"door".to_owned()));
     }
 }
 
@@ -374,7 +374,7 @@ async fn unpolled_queue_entry_blocks_less_than_a_second() {
         assert!(took < secs(1), "{took:?}");
         release_guard(guard).await;
         drop(idle);
-        eventually("it is free", SOON, || keys(&redis).is_empty());
+        eventually("the lock is free", SOON, || keys(&redis).is_empty());
     }
 }
 
@@ -456,5 +456,5 @@ async fn renewing_many_holds_costs_a_read_only_server_little() {
     sleep(secs(7)).await;
     assert!(guards.iter().all(|guard| guard.is_held()));
     drop(guards);
-    eventually("all are free", secs(10), || keys(&redis).is_empty());
+    eventually("all locks are free", secs(10), || keys(&redis).is_empty());
 }

@@ -48,7 +48,7 @@ impl Setup {
 fn reads(connection: &mut Connection) -> u64 {
     let info = connection.command(&["INFO", "stats"]);
     let reads = info.text().lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
-    reads.expect("it tells").parse().unwrap()
+    reads.expect("the server counts its reads").parse().unwrap()
 }
 
 /// Returns `"EVALSHA"` for `1700000000.000000 [0 127.0.0.1:50000] "EVALSHA" "…"`.
@@ -132,7 +132,7 @@ async fn try_acquire_is_one_evalsha_for_free_and_held_locks() {
     let t = Setup::new().await;
     let (sent, guard) = t.sent_during(t.lock.try_acquire()).await;
     assert_eq!(sent, ["EVALSHA"]);
-    release_guard(guard.unwrap().expect("it is free")).await;
+    release_guard(guard.unwrap().expect("the lock is free")).await;
 
     hold_by_hand(&t.redis, "door", "java:1", secs(20));
     let (sent, guard) = t.sent_during(t.lock.try_acquire()).await;
@@ -157,7 +157,7 @@ async fn dropped_guard_is_as_cheap_as_a_release() {
     let (sent, ()) = t
         .sent_during(async {
             drop(t.held().await);
-            eventually("it is released", SOON, || t.redis.calls().of("publish") == 1);
+            eventually("the lock is released", SOON, || t.redis.calls().of("publish") == 1);
         })
         .await;
     assert_eq!(sent, PAIR);
@@ -223,13 +223,13 @@ async fn hundred_locks_are_renewed_by_one_evalsha() {
 
     // when each lock has been renewed twice
     let renewed = || t.client.stats().renewals;
-    eventually("they are renewed", secs(15), || renewed() >= 200);
+    eventually("each lock is renewed twice", secs(15), || renewed() >= 200);
 
     // then two commands have renewed all locks
     let calls = t.redis.calls().since(&before);
     assert_eq!(of(&calls, &["evalsha", "pexpire"]), [2, 200], "{calls}");
     drop(guards);
-    eventually("they are free", SOON, || keys(&t.redis).is_empty());
+    eventually("all locks are free", SOON, || keys(&t.redis).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -256,7 +256,10 @@ async fn fixed_lease_sends_no_renewal() {
 
     let calls = t.redis.calls().since(&before);
     assert_eq!(calls.of("pexpire"), 0, "{calls}");
-    assert!(calls.of("evalsha") <= 2, "one look per third of the lease: {calls}");
+    assert!(
+        calls.of("evalsha") <= 2,
+        "the client checks the hold once per third of the lease: {calls}"
+    );
     drop((guard, again));
 }
 
@@ -275,8 +278,10 @@ impl Setup {
             tokio::spawn(async move { release_guard(lock.acquire().await.unwrap()).await })
         });
         let crowd = crowd.collect();
-        eventually("all wait", SOON, || self.client.stats().waiting == CROWD as u64);
-        eventually("one listens", SOON, || subscribers(&self.redis, &channel("door")) == 1);
+        eventually("all tasks wait", SOON, || self.client.stats().waiting == CROWD as u64);
+        eventually("one connection is subscribed", SOON, || {
+            subscribers(&self.redis, &channel("door")) == 1
+        });
         crowd
     }
 }
@@ -306,7 +311,7 @@ async fn thousand_leaving_waiters_leave_no_key() {
     join_all(crowd).await;
 
     assert_eq!(t.client.stats().waiting, 0);
-    eventually("nobody listens", SOON, || {
+    eventually("no client is subscribed", SOON, || {
         t.redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty()
     });
     assert_eq!(keys(&t.redis), ["door"]);
@@ -335,7 +340,7 @@ async fn thousand_local_waiters_cost_few_commands() {
     // and no hold and no waiter is left
     let stats = t.client.stats();
     assert_eq!((stats.held, stats.waiting, stats.granted), (0, 0, CROWD as u64));
-    eventually("nobody listens", SOON, || {
+    eventually("no client is subscribed", SOON, || {
         t.redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty()
     });
     assert!(keys(&t.redis).is_empty());
@@ -353,13 +358,13 @@ async fn concurrent_waits_subscribe_once_per_name() {
         })
         .collect();
     for (_, name) in &waiting {
-        eventually("it listens", SOON, || subscribers(&t.redis, &channel(name)) == 1);
+        eventually("the waiter is subscribed", SOON, || subscribers(&t.redis, &channel(name)) == 1);
     }
     for (waiting, name) in waiting {
         crate::common::release_by_hand(&t.redis, &name);
         release_guard(entered(waiting).await).await;
     }
-    eventually("nobody listens", SOON, || {
+    eventually("no client is subscribed", SOON, || {
         t.redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty()
     });
     let calls = t.redis.calls().since(&before);

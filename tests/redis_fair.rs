@@ -29,7 +29,9 @@ async fn waiters(
             place
         }));
         let queued = || redis.command(&["LLEN", QUEUE]).number();
-        eventually("it queues", SOON, || usize::try_from(queued()) == Ok(place + 1));
+        eventually("the waiter is in the queue", SOON, || {
+            usize::try_from(queued()) == Ok(place + 1)
+        });
     }
     tasks
 }
@@ -76,7 +78,7 @@ async fn fair_waiters_of_two_clients_keep_their_order() {
     release_guard(guard).await;
     for owner in &owners {
         let has = || !redis.command(&["HGET", "door", owner]).is_nil();
-        eventually("each has it in turn", SOON, has);
+        eventually("the owners acquire in the order of the queue", SOON, has);
     }
     join_all(tasks).await;
 }

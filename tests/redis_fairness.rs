@@ -167,7 +167,7 @@ fn reacquires_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
             release_guard(guard).await;
         }
     });
-    eventually("it does", SOON, || busy.stats().granted > 10);
+    eventually("the client acquires repeatedly", SOON, || busy.stats().granted > 10);
     task
 }
 
@@ -255,18 +255,18 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
     until_places(&redis, "door", 1);
     let lock = door(&client);
     let waiting = second.spawn(async move { lock.acquire().await });
-    eventually("both wait", SOON, || client.stats().waiting == 2);
+    eventually("both waiters wait", SOON, || client.stats().waiting == 2);
 
     // when the runtime of that waiter ends
     first.shutdown_background();
-    eventually("it is gone", SOON, || lost.is_finished());
+    eventually("the waiter of the first runtime has ended", SOON, || lost.is_finished());
 
     // then the other waiter sends the requests, and acquires when the lock is free
-    eventually("one waits", SOON, || client.stats().waiting == 1);
-    eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
+    eventually("one waiter is left", SOON, || client.stats().waiting == 1);
+    eventually("the waiter is subscribed", SOON, || subscribers(&redis, &channel("door")) == 1);
     release_by_hand(&redis, "door");
     second.block_on(async { release_guard(entered(waiting).await).await });
-    eventually("it is free", SOON, || hash(&redis, "door").is_empty());
+    eventually("the lock is free", SOON, || hash(&redis, "door").is_empty());
 }
 
 #[test]
@@ -276,16 +276,16 @@ fn waiters_continue_when_the_runtime_of_a_holder_ends() {
     let (home, first, second) = (runtime(), runtime(), runtime());
     let (shared, other) = home.block_on(async { (client(&redis).await, client(&redis).await) });
     let held = holds(&first, door(&shared).ttl(secs(3)));
-    eventually("it is held", SOON, || shared.stats().held == 1);
+    eventually("the client holds the lock", SOON, || shared.stats().held == 1);
     let lock = door(&shared).ttl(secs(3));
     let waiting = second.spawn(async move { lock.acquire().await });
-    eventually("one waits", SOON, || shared.stats().waiting == 1);
+    eventually("one task waits", SOON, || shared.stats().waiting == 1);
     let behind = home.spawn(async move { door(&other).acquire().await });
     until_places(&redis, "door", 1);
 
     // when the runtime of the hold ends, then the next waiter acquires the lock and keeps it
     first.shutdown_background();
-    eventually("it is gone", SOON, || held.is_finished());
+    eventually("the task of the first runtime has ended", SOON, || held.is_finished());
     let began = Instant::now();
     second.block_on(async {
         let behind = async {
@@ -299,12 +299,12 @@ fn waiters_continue_when_the_runtime_of_a_holder_ends() {
             let guard =
                 within(secs(8), "the other runtime enters", waiting).await.unwrap().unwrap();
             println!("the other runtime, after {:?}", began.elapsed());
-            assert!(timeout(secs(4), guard.lost()).await.is_err(), "its lease is not renewed");
+            assert!(timeout(secs(4), guard.lost()).await.is_err(), "the lease is renewed");
             release_guard(guard).await;
         };
         tokio::join!(behind, same);
     });
-    eventually("it is free", SOON, || hash(&redis, "door").is_empty());
+    eventually("the lock is free", SOON, || hash(&redis, "door").is_empty());
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn waiter_acquires_after_the_background_runtime_ended() {
     let leased = lock.clone().lease(secs(2));
     std::mem::forget(second.block_on(async { leased.acquire().await.unwrap() }));
     let waiting = second.spawn(async move { lock.acquire().await });
-    eventually("it waits", SOON, || client.stats().waiting == 1);
+    eventually("the client has one waiter", SOON, || client.stats().waiting == 1);
 
     // when the runtime of the background task ends, then the waiter acquires when the lease has
     // ended
@@ -357,7 +357,7 @@ fn hold_whose_loss_is_awaited_is_renewed_without_its_runtime() {
 
     // when a task awaits the loss, then the client renews the hold, and no loss comes
     on.block_on(async {
-        assert!(timeout(secs(4), guard.lost()).await.is_err(), "its lease is not renewed");
+        assert!(timeout(secs(4), guard.lost()).await.is_err(), "the lease is renewed");
         release_guard(guard).await;
     });
 }
@@ -374,7 +374,7 @@ fn hold_is_renewed_after_the_first_runtime_ended() {
 
     // then the client renews the hold from then on
     thread::sleep(secs(5));
-    assert!(guard.is_held(), "its lease is not renewed");
+    assert!(guard.is_held(), "the lease is renewed");
     assert!(pttl(&redis, "door") > 500);
     on.block_on(release_guard(guard));
 }

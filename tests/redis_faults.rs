@@ -111,7 +111,7 @@ async fn reconnects_are_counted() {
     let client = client(&redis).await;
     assert_eq!(client.stats().reconnects, 0);
     redis.restart();
-    eventually("both connections are made again", SOON, || client.stats().reconnects == 2);
+    eventually("both connections are restored", SOON, || client.stats().reconnects == 2);
 }
 
 // A silent server.
@@ -287,7 +287,7 @@ async fn unanswered_release_returns_after_five_seconds_and_retries() {
 
     // when the server continues, then the client releases the lock, long before its lease ends
     redis.resume();
-    eventually("it is released", secs(8), || keys(&redis).is_empty());
+    eventually("the lock is released", secs(8), || keys(&redis).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,7 +301,7 @@ async fn waiter_that_times_out_on_a_silent_server_leaves_no_lock() {
     // lease ends
     redis.resume();
     sleep(ms(100)).await;
-    eventually("it is free", secs(8), || keys(&redis).is_empty());
+    eventually("the lock is free", secs(8), || keys(&redis).is_empty());
     sleep(secs(1)).await;
     assert!(keys(&redis).is_empty());
 }
@@ -324,7 +324,7 @@ async fn dropped_acquire_with_a_late_grant_leaves_no_lock() {
         // then the client releases the grant, long before its lease ends
         proxy.delay(Duration::ZERO);
         sleep(ms(300)).await;
-        eventually("it is free", SOON, || keys(&redis).is_empty());
+        eventually("the lock is free", SOON, || keys(&redis).is_empty());
     }
 }
 
@@ -340,7 +340,7 @@ async fn dropped_release_continues() {
         sleep(ms(delay)).await;
         releasing.abort();
         proxy.delay(Duration::ZERO);
-        eventually("it is free", SOON, || keys(&redis).is_empty());
+        eventually("the lock is free", SOON, || keys(&redis).is_empty());
     }
 }
 
@@ -377,7 +377,7 @@ async fn holder_and_waiter_survive_the_loss_of_all_connections() {
 
         // when all connections of a kind are killed, and the clients have connected again
         assert!(redis.command(&["CLIENT", "KILL", "TYPE", kind]).number() > 0, "{kind}");
-        eventually("it is lost", SOON, || other.stats().reconnects > 0);
+        eventually("the other client has connected again", SOON, || other.stats().reconnects > 0);
         until_subscribed(&redis, &channel("door"));
         assert!(guard.is_held(), "{kind}");
         assert!(!waiting.is_finished(), "{kind}");
@@ -409,7 +409,9 @@ async fn release_during_a_message_outage_delays_waiters_seconds() {
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
     proxy.refuse(true);
-    eventually("it hears nothing", SOON, || subscribers(&redis, &channel("door")) == 0);
+    eventually("the waiter is no longer subscribed", SOON, || {
+        subscribers(&redis, &channel("door")) == 0
+    });
     release_guard(guard).await;
 
     // when the network works again, then the waiter acquires, long before the lease would have
@@ -449,7 +451,7 @@ async fn forgotten_scripts_are_loaded_again() {
     flush();
     crate::common::release_one_of_two(again).await;
     flush();
-    eventually("it is renewed", SOON, || client.stats().renewals > 0);
+    eventually("the lock is renewed", SOON, || client.stats().renewals > 0);
     assert_eq!(client.stats().renewals_failed, 0);
     flush();
     assert!(lock.force_release().await.unwrap());
@@ -631,7 +633,7 @@ async fn waiter_continues_after_a_failed_snapshot() {
     let in_its_place = redis.dir().join("dump.rdb");
     std::fs::create_dir(&in_its_place).unwrap();
     redis.command(&["BGSAVE"]);
-    eventually("writes are refused", SOON, || redis.command(&["DEL", "a"]).is_error());
+    eventually("the server refuses writes", SOON, || redis.command(&["DEL", "a"]).is_error());
 
     // then a waiter with a timeout gets the server's message, and a waiter without a timeout keeps
     // waiting
@@ -657,7 +659,7 @@ async fn documented_permissions_suffice_for_locks() {
     let guard = lock.acquire().await.unwrap();
     let waiting = waiter(lock.clone());
     until_subscribed(&redis, &channel("door"));
-    eventually("it is renewed", SOON, || client.stats().renewals > 0);
+    eventually("the lock is renewed", SOON, || client.stats().renewals > 0);
     let again = guard.reenter().await.unwrap();
     assert_eq!(lock.held_by(guard.owner()).await.unwrap(), 2);
     crate::common::release_one_of_two(again).await;
@@ -736,7 +738,7 @@ async fn request_is_retried_while_the_server_is_read_only() {
     // waiting
     refused(&lock.acquire_within(secs(2)).await.unwrap_err(), "READONLY");
     let waiting = waiter(lock);
-    eventually("a renewal is refused", SOON, || client.stats().renewals_failed > 0);
+    eventually("the server refuses a renewal", SOON, || client.stats().renewals_failed > 0);
     assert!(guard.is_held());
     assert!(!waiting.is_finished());
 
@@ -782,7 +784,7 @@ async fn lock_of_a_killed_process_is_free_at_lease_end() {
     let waiting = waiter(client.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
     sleep(secs(4)).await;
-    assert!(!waiting.is_finished(), "it was renewed");
+    assert!(!waiting.is_finished(), "the lease is renewed, so the waiter waits");
 
     // when the process is killed
     holder.kill();
@@ -842,7 +844,7 @@ async fn killed_waiting_process_leaves_nothing_behind() {
 
     // when the waiting process is killed
     waiting.kill();
-    eventually("nobody listens", SOON, || subscribers(&redis, &channel("door")) == 0);
+    eventually("no client is subscribed", SOON, || subscribers(&redis, &channel("door")) == 0);
 
     // then the hold continues, and after its release no client holds the lock
     assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())]);
@@ -888,7 +890,7 @@ async fn holder_notices_a_forced_release_within_a_renewal() {
     assert_eq!(reason, LostReason::NotOwned);
     assert!(!guard.is_held());
     assert_eq!(one.stats().lost_not_owned, 1);
-    assert!(keys(&redis).is_empty(), "a renewal does not bring it back");
+    assert!(keys(&redis).is_empty(), "a renewal does not create the lock again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -951,8 +953,10 @@ async fn guard_that_is_dropped_with_its_client_is_released() {
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
     drop(guard);
     drop(client);
-    eventually("it is free", SOON, || keys(&redis).is_empty());
-    eventually("it is disconnected", SOON, || crate::common::connections(&redis) == 0);
+    eventually("the lock is free", SOON, || keys(&redis).is_empty());
+    eventually("the client has closed its connections", SOON, || {
+        crate::common::connections(&redis) == 0
+    });
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -967,13 +971,13 @@ async fn panicking_or_aborted_task_releases_its_lock() {
         }
     });
     assert!(panicking.await.unwrap_err().is_panic());
-    eventually("it is free", SOON, || keys(&redis).is_empty());
+    eventually("the lock is free", SOON, || keys(&redis).is_empty());
 
     let hanging =
         tokio::spawn(async move { lock.run(async |_| std::future::pending::<()>().await).await });
-    eventually("it is held", SOON, || keys(&redis) == ["door"]);
+    eventually("the lock is held", SOON, || keys(&redis) == ["door"]);
     hanging.abort();
-    eventually("it is free", SOON, || keys(&redis).is_empty());
+    eventually("the lock is free", SOON, || keys(&redis).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -995,7 +999,7 @@ async fn shutdown_releases_holds_and_fails_waiters() {
     assert_eq!(guard.lost().await, LostReason::ShutDown);
     assert!(matches!(waiting.await.unwrap(), Err(Error::ShutDown)));
     assert!(matches!(one.lock("door").unwrap().try_acquire().await, Err(Error::ShutDown)));
-    eventually("nobody listens", SOON, || subscribers(&redis, &channel("window")) == 0);
+    eventually("no client is subscribed", SOON, || subscribers(&redis, &channel("window")) == 0);
     release_guard(theirs).await;
 }
 

@@ -80,7 +80,7 @@ async fn guarded_script_is_one_evalsha_when_the_server_knows_it() {
         }
         let before = redis.calls();
         let counted = guard.eval(count.clone()).await.unwrap();
-        assert_eq!(counted, Value::Int(i64::try_from(round).unwrap() + 1), "done once");
+        assert_eq!(counted, Value::Int(i64::try_from(round).unwrap() + 1), "the script ran once");
         let calls = redis.calls().since(&before);
         assert_eq!([calls.of("evalsha"), calls.of("eval")], [by_hash, by_text], "{calls}");
     }
@@ -179,7 +179,7 @@ async fn lost_hold_writes_nothing_and_reports_its_loss_at_once() {
                 hold_by_hand(&redis, "door", "java:1", secs(20));
             }
         }
-        assert!(guard.is_held(), "{way}: it does not know yet");
+        assert!(guard.is_held(), "{way}: the guard does not know the loss yet");
         let late = match number % 2 {
             0 => guard.write(set("late")).await.map(|()| Value::Nil),
             _ => guard.eval(Script::new("redis.call('SET', 'data', 'late')")).await,
@@ -245,14 +245,14 @@ async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
     let counted = within(SOON, "it is reported", guard.eval(count)).await;
     assert!(matches!(counted, Err(Error::Unavailable { .. })), "{counted:?}");
     assert_eq!(proxy.lost_replies(), 1);
-    eventually("the client is back", SOON, || client.stats().reconnects == 1);
+    eventually("the client has connected again", SOON, || client.stats().reconnects == 1);
     assert_eq!(redis.calls().since(&before).of("incr"), 1);
     assert_eq!(redis.command(&["GET", "count"]).text(), "2");
 
     // the hold continues, but is never handed off to another task
     guard.write(set("goes on")).await.unwrap();
     let waiting = waiter(door(&client));
-    eventually("it waits", SOON, || client.stats().waiting == 1);
+    eventually("the client has one waiter", SOON, || client.stats().waiting == 1);
     release_guard(guard).await;
     let next = entered(waiting).await;
     assert_ne!(next.owner(), &owner);
@@ -268,12 +268,12 @@ async fn cancelled_write_runs_before_the_next_grant_or_never() {
     let guard = held(&client).await;
     let owner = guard.owner().clone();
     let waiting = waiter(door(&client));
-    eventually("it waits", SOON, || client.stats().waiting == 1);
+    eventually("the client has one waiter", SOON, || client.stats().waiting == 1);
     redis.pause();
     assert!(timeout(ms(200), guard.write(set("cancelled"))).await.is_err());
     drop(guard);
     sleep(ms(100)).await;
-    assert!(!waiting.is_finished(), "it has the lock while the write is on its way");
+    assert!(!waiting.is_finished(), "no waiter acquires while the write is in flight");
 
     // when the server continues, then the next holder has a new grant
     redis.resume();
@@ -296,7 +296,7 @@ async fn late_write_after_the_hold_changes_nothing() {
     proxy.black_hole(true);
     let written = guard.write(set("late")).await;
     assert!(matches!(written, Err(Error::Unavailable { .. })), "{written:?}");
-    eventually("the connection is given up", SOON, || proxy.connections() > 2);
+    eventually("the client opens another connection", SOON, || proxy.connections() > 2);
 
     // when another client holds the lock as the write arrives
     redis.command(&["DEL", "door"]);
@@ -304,7 +304,7 @@ async fn late_write_after_the_hold_changes_nothing() {
     let monitor = redis.monitor();
     proxy.black_hole(false);
     let is_it = |line: &String| line.contains(r#""EVALSHA""#) && line.contains("late");
-    eventually("it arrives", SOON, || monitor.lines().iter().any(is_it));
+    eventually("the server receives the write", SOON, || monitor.lines().iter().any(is_it));
     within(SOON, "it is reported", guard.lost()).await;
     assert_eq!(data(&redis), None);
 }
@@ -379,7 +379,7 @@ async fn partly_failed_script_returns_its_error_and_keeps_its_writes() {
             panic!("{end}: {failed:?}")
         };
         assert!(message.contains(words) && name.as_str() == "door", "{end}: {message}");
-        assert_eq!(data(&redis).unwrap(), number.to_string(), "{end}: it was done once");
+        assert_eq!(data(&redis).unwrap(), number.to_string(), "{end}: the write was executed once");
     }
     // Redis rejects invalid Lua, and runs none of it.
     let odd = guard.eval(Script::new("redis.call('SET', 'data', 'odd')\nend end")).await;

@@ -58,7 +58,7 @@ async fn healthy_server_has_no_findings_and_no_logs() {
     let primary = Redis::options().arg("--min-replicas-to-write", "1").start();
     let _replica = Redis::start_replica_of(&primary);
     let counts_it = |text: &str| text.contains("min_slaves_good_slaves:1");
-    eventually("the primary counts it", PATIENCE, || {
+    eventually("the primary counts the replica", PATIENCE, || {
         counts_it(primary.command(&["INFO", "replication"]).text())
     });
     let (log, _logged) = Log::begin();
@@ -265,7 +265,11 @@ fn server_with_changed_replies(
         let Some((before, rest)) = text.split_once(this) else { return Tampering::Truth };
         let (value, behind) = rest.split_once("\r\n").unwrap();
         let changed = that(value);
-        assert_eq!(changed.len(), value.len(), "the length of a reply stands before it");
+        assert_eq!(
+            changed.len(),
+            value.len(),
+            "the length must stay the same, because the reply begins with it"
+        );
         let reported = format!("{before}{this}{changed}\r\n{behind}");
         Tampering::Words(vec![(Duration::ZERO, reported.into_bytes())])
     })
@@ -420,7 +424,7 @@ async fn forgotten_primary_of_sentinels_is_logged() {
 #[tokio::test]
 async fn last_failed_sentinel_is_logged_as_no_sentinel() {
     let redis = Sentinels::options().replicas(1).start();
-    let [listed, others @ ..] = redis.sentinels() else { panic!("there are some") };
+    let [listed, others @ ..] = redis.sentinels() else { panic!("there are sentinels") };
     let (log, _logged) = Log::begin();
     let url = format!("redis-sentinel://127.0.0.1:{}/{}", listed.port(), redis.name());
     let client = Client::connect(&url).await.unwrap();
@@ -487,7 +491,7 @@ async fn unowned_slot_is_a_hazard_until_a_node_serves_it() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(lenient).start();
     let nodes = cluster.nodes();
-    eventually("nobody has it", PATIENCE, || {
+    eventually("no node has the slot", PATIENCE, || {
         nodes.iter().all(|node| node.command(&["CLUSTER", "DELSLOTS", "0"]).is_error())
     });
     let (log, _logged) = Log::begin();
@@ -615,7 +619,7 @@ async fn cluster_of_two_versions_is_logged_once() {
     let (log, _logged) = Log::begin();
     let builder = Client::builder().credentials("door", "secret");
     let client = builder.connect(&cluster.url()).await.unwrap();
-    let [old, lost, _] = &cluster.nodes()[..] else { panic!("there are three") };
+    let [old, lost, _] = &cluster.nodes()[..] else { panic!("there are three nodes") };
     old.command(&["ACL", "SETUSER", "door", "-pubsub|shardnumsub"]);
     // when the nodes receive many requests for the topology, because a task waits for a dead node
     let lock = client.lock(cluster.key_on(lost, "door")).unwrap();

@@ -94,7 +94,7 @@ async fn similar_names_are_different_locks() {
     let mut guards = Vec::new();
     for name in ["door", "Door", " door", "door\0", "door\n", "e\u{301}", "\u{e9}"] {
         let guard = client.lock(name).unwrap().try_acquire().await.unwrap();
-        guards.push(guard.unwrap_or_else(|| panic!("{name:?} is taken")));
+        guards.push(guard.unwrap_or_else(|| panic!("{name:?} is held")));
     }
     for guard in guards {
         release_guard(guard).await;
@@ -254,7 +254,7 @@ fn hasty() -> ClientBuilder {
 async fn refusal(builder: ClientBuilder, url: &str) -> Error {
     let start = Instant::now();
     let Err(error) = within(secs(10), url, builder.connect(url)).await else {
-        panic!("{url} was connected to")
+        panic!("the client connected to {url}")
     };
     // The timeout is one second. The two other seconds are for a busy machine.
     assert!(start.elapsed() < secs(3), "{url}: {:?}", start.elapsed());
@@ -318,7 +318,7 @@ async fn connect_error_names_a_closed_port() {
     drop(listener);
     let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
     says(&error, &[&address, "refused"]);
-    assert!(error.is_transient(), "it may be starting: {error}");
+    assert!(error.is_transient(), "the server may be starting: {error}");
     let source = error.source().unwrap().downcast_ref::<std::io::Error>().unwrap();
     assert_eq!(source.kind(), std::io::ErrorKind::ConnectionRefused);
 }
@@ -341,7 +341,7 @@ async fn connect_error_names_a_wrong_password() {
     let address = format!("127.0.0.1:{}", redis.port());
     let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
     says(&error, &[&address, "password is wrong"]);
-    assert!(!error.is_transient(), "it does not get right by itself");
+    assert!(!error.is_transient(), "a wrong password is a permanent failure");
     let error = refusal(hasty().password(PASSWORD), &redis.url()).await;
     says(&error, &[&address, "password is wrong"]);
 }

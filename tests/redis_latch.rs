@@ -140,7 +140,9 @@ async fn second_count_down_after_a_lost_reply_may_count_twice() {
     assert!(matches!(error, Error::Unavailable { .. }) && error.is_transient(), "{error:?}");
     proxy.swallow_replies(false);
     proxy.cut();
-    eventually("it has counted", SOON, || redis.command(&["GET", "start"]).text() == "2");
+    eventually("the server has counted once", SOON, || {
+        redis.command(&["GET", "start"]).text() == "2"
+    });
     sleep(ms(500)).await;
     assert_eq!(latch.count_down().await.unwrap(), 1);
 }
@@ -170,7 +172,7 @@ async fn cancelled_waiter_leaves_no_subscription() {
     waiter.abort();
     waiter.await.unwrap_err();
     let before = redis.calls();
-    eventually("nobody listens", SOON, || subscribers(&redis, CHANNEL) == 0);
+    eventually("no client is subscribed", SOON, || subscribers(&redis, CHANNEL) == 0);
     assert_eq!(keys(&redis), ["start"]);
     let calls = redis.calls().since(&before);
     assert_eq!((calls.of("evalsha"), calls.of("get")), (0, 0), "{calls}");

@@ -79,7 +79,7 @@ async fn repeated_reply_completes_no_other_request() {
 
     // when the client acquires a free lock, and then tries a held one
     let guard = client.lock("free").unwrap().acquire().await.unwrap();
-    eventually("the connection is made again", SOON, || client.stats().reconnects == 1);
+    eventually("the connection is restored", SOON, || client.stats().reconnects == 1);
     let held = client.lock("held").unwrap().try_acquire().await.unwrap();
 
     // then the client takes the grant as the reply to one request only
@@ -186,7 +186,9 @@ async fn slow_server_and_cancelled_callers_keep_the_connection() {
     }
 
     // then the client keeps the connection
-    eventually("what they left is given back", SOON, || keys(&t.redis).is_empty());
+    eventually("the grants of the cancelled calls are released", SOON, || {
+        keys(&t.redis).is_empty()
+    });
     assert_eq!(client.stats().reconnects, 0);
 }
 
@@ -368,7 +370,7 @@ async fn loss_is_logged_once_with_its_cause_and_once_at_its_end() {
     release_guard(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
 
     let back = || log().matches("WARN leasehold: connection restored").count() == 2;
-    eventually("both connections are back", SOON, back);
+    eventually("both connections are restored", SOON, back);
     let log = log();
     let about = |part: &str| log.lines().filter(|line| line.contains(part)).count();
     for traffic in ["commands", "messages"] {

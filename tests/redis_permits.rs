@@ -113,9 +113,9 @@ async fn release_publishes_the_positive_number_of_free_permits() {
     permits.set(1).await.unwrap();
     assert_eq!(listener.received(), ["7"]);
     permits.release_id(guard.ids()[0]).await.unwrap();
-    assert_eq!(listener.received(), [""; 0], "three more are held than there are");
+    assert_eq!(listener.received(), [""; 0], "three more permits are held than exist");
     drop(guard);
-    eventually("it is given back", SOON, || free(&redis) == 1);
+    eventually("the permit is released", SOON, || free(&redis) == 1);
     assert_eq!(listener.received(), ["1"]);
 }
 
@@ -161,7 +161,7 @@ async fn hundred_permits_are_renewed_by_one_call() {
         guards.push(permits.acquire().await.unwrap());
     }
     let before = redis.calls();
-    eventually("they are renewed", secs(15), || client.stats().renewals >= 100);
+    eventually("the permits are renewed", secs(15), || client.stats().renewals >= 100);
     let renewals = client.stats().renewals;
     let calls = redis.calls().since(&before).of("evalsha");
     assert!(calls <= renewals / 25, "{calls} calls for {renewals} renewals");
@@ -177,7 +177,7 @@ async fn one_call_renews_at_most_a_hundred_permits() {
         guards.push(permits.acquire_many(60).await.unwrap());
     }
     let before = redis.calls();
-    eventually("they are renewed", secs(15), || client.stats().renewals >= 5);
+    eventually("the permits are renewed", secs(15), || client.stats().renewals >= 5);
     let (renewals, calls) = (client.stats().renewals, redis.calls().since(&before));
     assert!(calls.of("evalsha") >= renewals, "{} calls for {renewals}", calls.of("evalsha"));
     assert!(guards.iter().all(ExpirablePermits::is_held));
@@ -226,10 +226,10 @@ async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
     // Java's method removes the permit. The holder trusts its hold until the next renewal, which
     // comes within a third of the ttl.
     let renewals = client.stats().renewals;
-    eventually("it is renewed", SOON, || client.stats().renewals > renewals);
+    eventually("the permit is renewed", SOON, || client.stats().renewals > renewals);
     cut_short(&redis);
     let begun = Instant::now();
-    let stolen = other.try_acquire().await.unwrap().expect("it is free");
+    let stolen = other.try_acquire().await.unwrap().expect("the permit is free");
     assert!(guard.is_held());
     assert_eq!(within(SOON, "it is reported", guard.lost()).await, LostReason::NotOwned);
     assert!(begun.elapsed() < secs(3), "{:?}", begun.elapsed());
@@ -330,7 +330,7 @@ async fn unset_number_of_permits_is_logged_rarely() {
     let reported = || log.text().matches("call set_if_absent").count();
     let guard = permits.acquire().await.unwrap();
     assert!(permits.try_acquire().await.unwrap().is_none());
-    assert_eq!(reported(), 0, "it is taken: {}", log.text());
+    assert_eq!(reported(), 0, "the permit is held: {}", log.text());
     release_guard(guard).await;
     redis.command(&["FLUSHALL"]);
     for _ in 0..2 {
@@ -377,7 +377,7 @@ async fn forgotten_scripts_are_loaded_again() {
     flush();
     let guard = permits.acquire().await.unwrap();
     flush();
-    eventually("it is renewed", SOON, || client.stats().renewals > 0);
+    eventually("the permit is renewed", SOON, || client.stats().renewals > 0);
     assert_eq!(client.stats().renewals_failed, 0);
     flush();
     assert_eq!(permits.available().await.unwrap(), 0);
@@ -402,14 +402,17 @@ async fn lost_reply_changes_no_permit_count() {
     assert_eq!((free(&redis), held(&redis)), (3, 2));
     proxy.lose_next_reply();
     assert_eq!(guard.release().await.unwrap(), Release::Released);
-    eventually("given back once", SOON, || (free(&redis), held(&redis)) == (5, 0));
+    eventually("the permits are released once", SOON, || (free(&redis), held(&redis)) == (5, 0));
 
     proxy.lose_next_reply();
     permits.add(2).await.unwrap();
     assert_eq!(free(&redis), 7);
     let guard = permits.acquire().await.unwrap();
     proxy.lose_next_reply();
-    assert!(permits.release_id(guard.ids()[0]).await.unwrap(), "as it was answered first");
+    assert!(
+        permits.release_id(guard.ids()[0]).await.unwrap(),
+        "the retry returns the result of the first request"
+    );
     proxy.lose_next_reply();
     permits.set(3).await.unwrap();
     assert_eq!(free(&redis), 3);
@@ -424,9 +427,9 @@ async fn full_server_refuses_new_permits_and_frees_old_ones() {
     let short = permits.clone().lease(ms(50)).acquire().await.unwrap();
     sleep(ms(100)).await;
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    eventually("it is renewed", SOON, || client.stats().renewals > 0);
+    eventually("the permit is renewed", SOON, || client.stats().renewals > 0);
     assert_eq!(client.stats().renewals_failed, 0);
-    assert_eq!(permits.available().await.unwrap(), 2, "what has expired is free");
+    assert_eq!(permits.available().await.unwrap(), 2, "the expired permit is free");
     let refused = within(SOON, "a no", permits.acquire()).await.unwrap_err();
     assert!(matches!(&refused, Error::NotReady { code, .. } if code == "OOM"), "{refused}");
     let refused = permits.add(1).await.unwrap_err();
@@ -474,7 +477,7 @@ async fn documented_permissions_suffice_for_permits() {
     let permits = permits(&client, 1).await;
     let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();
     let waiting = waiter(&permits);
-    eventually("it is renewed", SOON, || client.stats().renewals > 0);
+    eventually("the permit is renewed", SOON, || client.stats().renewals > 0);
     assert!(permits.lease_of(guard.ids()[0]).await.unwrap().is_some());
     release_guard(guard).await;
     release_guard(entered(waiting).await).await;
@@ -536,11 +539,11 @@ async fn dropped_permit_request_with_a_late_grant_leaves_nothing() {
         let begun = Instant::now();
         while held(&redis) == 0 {
             assert!(futures_util::poll!(&mut asked).is_pending());
-            assert!(begun.elapsed() < SOON, "it is never asked");
+            assert!(begun.elapsed() < SOON, "the server gets the request");
             sleep(ms(5)).await;
         }
     }
-    eventually("they are back", SOON, || (free(&redis), held(&redis)) == (3, 0));
+    eventually("all permits are free", SOON, || (free(&redis), held(&redis)) == (3, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -573,7 +576,7 @@ async fn permit_of_a_killed_process_is_free_after_its_lease() {
     let id = PermitId::new(&line["held ".len()..]).unwrap();
     let waiting = waiter(&permits);
     sleep(secs(3)).await;
-    assert!(!waiting.is_finished(), "it was renewed");
+    assert!(!waiting.is_finished(), "the permit is renewed, so the waiter waits");
 
     // when the process is killed, then the waiter acquires the permit as soon as the rest of the
     // lease has passed

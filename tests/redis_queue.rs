@@ -52,7 +52,7 @@ fn queued(redis: &Redis) -> i64 {
 
 /// Waits until the queue has `places` entries.
 fn until_queued(redis: &Redis, places: i64) {
-    eventually("they have their places", SOON, || queued(redis) == places);
+    eventually("the queue has the expected number of entries", SOON, || queued(redis) == places);
 }
 
 /// Lets clients wait for `lock`. Each client has its queue entry before the next client begins to
@@ -124,7 +124,7 @@ async fn acquire_in_turn(clients: &[Client], rounds: usize, hold: Duration) {
 
 /// Waits until no client is subscribed, and asserts that all remaining keys expire soon.
 fn nothing_is_left(redis: &Redis) {
-    eventually("nobody listens", secs(10), || {
+    eventually("no client is subscribed", secs(10), || {
         redis.command(&["PUBSUB", "CHANNELS"]).list().is_empty()
     });
     for key in keys(redis) {
@@ -191,7 +191,7 @@ async fn client_that_reacquires_does_not_block_a_distant_client() {
     proxy.delay(ms(5));
     let busy = near.clone();
     let busy = tokio::spawn(async move { acquire_in_turn(&[busy], usize::MAX, ms(2)).await });
-    eventually("it does", SOON, || near.stats().granted > 10);
+    eventually("the client acquires repeatedly", SOON, || near.stats().granted > 10);
 
     // then a queued client acquires, even if its requests take longer
     let lock = door(&far);
@@ -219,7 +219,7 @@ async fn unused_queue_expires() {
     process.kill();
     let left = pttl(&redis, QUEUE);
     assert!((0..=15_000).contains(&left), "{left}");
-    eventually("the queue goes", secs(16), || keys(&redis) == ["door"]);
+    eventually("the queue expires", secs(16), || keys(&redis) == ["door"]);
 }
 
 // Waiters that give up.
@@ -232,7 +232,9 @@ async fn killed_waiter_is_skipped_at_once() {
     let processes = [waiting_process(&redis), waiting_process(&redis)];
     let behind = line(&redis, &clients[1..], door).await.remove(0);
     processes.iter().for_each(Helper::kill);
-    eventually("they are gone", SOON, || subscribers(&redis, &channel("door")) == 1);
+    eventually("the killed processes are no longer subscribed", SOON, || {
+        subscribers(&redis, &channel("door")) == 1
+    });
 
     release_guard(guard).await;
     release_guard(acquired_at_once(behind).await).await;
@@ -283,7 +285,7 @@ async fn waiter_leaving_during_a_request_leaves_no_queue_entry() {
 
     // then the client removes the queue entry that this request has made
     sleep(secs(1)).await;
-    eventually("its place goes", SOON, || queued(&redis) == 0);
+    eventually("the queue is empty", SOON, || queued(&redis) == 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -302,7 +304,7 @@ async fn leaving_waiter_passes_its_reservation_to_the_next_waiter() {
         let guard = acquired_at_once(behind).await;
         releasing.await.unwrap().unwrap().into_result().unwrap();
         release_guard(guard).await;
-        eventually("it is free", SOON, || keys(&redis).is_empty());
+        eventually("the lock is free", SOON, || keys(&redis).is_empty());
     }
 }
 
@@ -317,7 +319,9 @@ async fn dropped_client_is_skipped_in_the_queue() {
     until_queued(&redis, 2);
     leaving.abort();
     drop(other);
-    eventually("it is gone", SOON, || subscribers(&redis, &channel("door")) == 1);
+    eventually("the cancelled waiter is no longer subscribed", SOON, || {
+        subscribers(&redis, &channel("door")) == 1
+    });
     release_guard(guard).await;
     release_guard(acquired_at_once(behind).await).await;
     nothing_is_left(&redis);
@@ -403,8 +407,8 @@ async fn waiter_gets_its_reservation_after_a_lost_subscription() {
     // when the connections for messages are lost and restored
     assert!(redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).number() > 0);
     let both_are_back = || clients[1..].iter().all(|client| client.stats().reconnects > 0);
-    eventually("they are connected again", SOON, both_are_back);
-    eventually("they listen", SOON, || subscribers(&redis, &channel("door")) == 2);
+    eventually("the clients are connected again", SOON, both_are_back);
+    eventually("both clients are subscribed", SOON, || subscribers(&redis, &channel("door")) == 2);
     sleep(ms(500)).await;
     until_queued(&redis, 2);
 
@@ -435,7 +439,7 @@ async fn unnotified_head_of_the_queue_acquires_soon() {
         });
         join_all(waiting).await;
         assert!(released.elapsed() < secs(3), "{:?}", released.elapsed());
-        eventually("nothing is held", SOON, || !keys(&redis).contains(&"door".to_owned()));
+        eventually("the lock is free", SOON, || !keys(&redis).contains(&"door".to_owned()));
     }
 }
 
@@ -512,14 +516,18 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
     // and when the Redisson client has unsubscribed, there are hardly any yield windows
     drop(java);
     let gone = || subscribers(&redis, &channel("door")) == subscribers(&redis, QUEUERS);
-    eventually("it is gone", SOON, gone);
+    eventually("the Redisson client is no longer subscribed", SOON, gone);
     let (began, monitor) = (Instant::now(), redis.monitor());
     acquire_in_turn(&clients, 100, ms(2)).await;
     let (took, lines) = (began.elapsed(), monitor.stop());
     assert!(turns(&lines) >= 200, "{}", turns(&lines));
     // A queued client may be late on a busy machine, so some releases are published to all clients.
     let announced: Vec<_> = lines.iter().filter(|line| line.contains(ANNOUNCED)).collect();
-    assert!(announced.len() <= 100, "{} of 300 were announced to all", announced.len());
+    assert!(
+        announced.len() <= 100,
+        "{} of 300 releases were published to all clients",
+        announced.len()
+    );
     let free = announced.iter().filter(|line| line.ends_with(r#""00""#)).count();
     let most = usize::try_from(took.as_millis() / 100).unwrap() + 1;
     println!("{free} of 300 releases in {took:?} were announced to all while a client queued");
@@ -553,7 +561,7 @@ async fn polling_waiter_acquires_during_hand_offs_of_two_clients() {
     let clients = clients(&redis, 3).await;
     let busy = clients[..2].to_vec();
     let busy = tokio::spawn(async move { acquire_in_turn(&busy, usize::MAX, ms(1)).await });
-    eventually("they do", SOON, || clients[1].stats().granted > 10);
+    eventually("the clients acquire repeatedly", SOON, || clients[1].stats().granted > 10);
 
     // when a polling client begins to wait
     let polling = WaitStrategy::Polling { initial: ms(1), max: ms(2) };
@@ -614,7 +622,11 @@ async fn user_without_queue_permissions_waits_like_redisson() {
     let output = |what| logged.matches(what).count();
     let (queue, channels) = (output("wait queue denied"), output("channels of Leasehold denied"));
     assert!((1..=2).contains(&channels) && queue <= 2 && queue + channels >= 2, "{logged}");
-    assert_eq!(output("subscriptions denied"), 0, "releases are received");
+    assert_eq!(
+        output("subscriptions denied"),
+        0,
+        "the client receives the notifications of releases"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -625,7 +637,9 @@ async fn queued_and_unqueued_clients_alternate() {
         for _ in 0..3 {
             let guard = door(clients[0]).acquire().await.unwrap();
             let waiting = waiter(door(clients[1]));
-            eventually("it listens", SOON, || subscribers(&redis, &channel("door")) >= 1);
+            eventually("the waiter is subscribed", SOON, || {
+                subscribers(&redis, &channel("door")) >= 1
+            });
             sleep(ms(300)).await;
             release_guard(guard).await;
             release_guard(acquired_at_once(waiting).await).await;
@@ -771,7 +785,7 @@ async fn fixed_lease_starts_at_the_grant() {
         let released = Instant::now();
         release_guard(guard).await;
         let guard = acquired_at_once(waiting).await;
-        let left = ms(pttl(&redis, "door").try_into().expect("it is held"));
+        let left = ms(pttl(&redis, "door").try_into().expect("the lock has a lease"));
         let passed = released.elapsed();
         assert!(
             left + passed + ms(10) >= lease && left <= lease,

@@ -39,7 +39,9 @@ impl Five {
     }
 
     fn eventually_held_at(&self, number: i64) {
-        eventually("it is held there", secs(10), || self.held_at() == number);
+        eventually("the expected number of servers hold the lock", secs(10), || {
+            self.held_at() == number
+        });
     }
 }
 
@@ -80,7 +82,7 @@ async fn quorum_lock_survives_servers_that_restart_empty_in_turn() {
     let guard = five.lock().await.acquire().await.unwrap();
     five.eventually_held_at(5);
     for server in &five.servers[..3] {
-        assert_eq!(since(server), "0", "it always had its data");
+        assert_eq!(since(server), "0", "the server never lost its data");
         // The server stores nothing on disk, so it restarts empty.
         server.restart();
         sleep(2 * TTL).await;
@@ -143,7 +145,9 @@ fn threads_exclude_each_other_by_a_quorum_lock() {
     assert_eq!(guard.release().unwrap(), Release::Released);
     waiter.join().unwrap();
     for server in &servers[..2] {
-        eventually("it is free", secs(2), || server.command(&["EXISTS", "door"]).number() == 0);
+        eventually("the lock is free", secs(2), || {
+            server.command(&["EXISTS", "door"]).number() == 0
+        });
     }
     let late = QuorumThreads::connect(["redis://127.0.0.1:1", "redis://127.0.0.1:2"]);
     assert!(matches!(late, Err(Error::Connect { permanent: false, .. })), "{late:?}");

@@ -74,7 +74,7 @@ async fn limiter_state_is_deleted_and_client_state_expires() {
         assert!((6_000..=7_000).contains(&pttl(&redis, key)), "{key}");
     }
     limiter.available().await.unwrap();
-    assert!(pttl(&redis, "{api}:value") > 0, "Redisson's drops it");
+    assert!(pttl(&redis, "{api}:value") > 0, "unlike Redisson, Leasehold keeps the expiry");
     limiter.set(rate.per_client()).await.unwrap();
     limiter.acquire(1).await.unwrap();
     assert_eq!(pttl(&redis, "api"), -1);
@@ -197,7 +197,9 @@ async fn limiter_works_after_a_restart_and_forgotten_scripts() {
     redis.restart();
     within(secs(10), "it is granted", waiter).await.unwrap().unwrap();
     redis.command(&["SCRIPT", "FLUSH"]);
-    eventually("it counts", SOON, || redis.command(&["GET", "{api}:value"]).text() == "0");
+    eventually("the limiter counts the permit", SOON, || {
+        redis.command(&["GET", "{api}:value"]).text() == "0"
+    });
     assert_eq!(limiter.available().await.unwrap(), 0);
 }
 

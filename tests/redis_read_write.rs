@@ -69,13 +69,15 @@ fn writers_that_wait(redis: &Redis, key: &str) -> i64 {
 /// Waits until the server knows `number` waiting writers.
 #[track_caller]
 fn until_writers_wait(redis: &Redis, number: i64) {
-    eventually("they are known to wait", SOON, || writers_that_wait(redis, WRITERS) == number);
+    eventually("the server knows the waiting writers", SOON, || {
+        writers_that_wait(redis, WRITERS) == number
+    });
 }
 
 /// Waits until `number` clients are subscribed.
 #[track_caller]
 fn until_received_by(redis: &Redis, number: i64) {
-    eventually("they listen", SOON, || subscribers(redis, CHANNEL) == number);
+    eventually("the clients are subscribed", SOON, || subscribers(redis, CHANNEL) == number);
 }
 
 /// Waits until no client has sent a request for a while. By then, each waiter has repeated its
@@ -83,7 +85,7 @@ fn until_received_by(redis: &Redis, number: i64) {
 #[track_caller]
 fn until_no_requests(redis: &Redis) {
     let asked = || redis.calls().of("evalsha");
-    eventually("they sleep", SOON, || {
+    eventually("the waiters send no requests", SOON, || {
         let before = asked();
         std::thread::sleep(ms(200));
         asked() == before
@@ -144,7 +146,11 @@ async fn last_reader_publishes_0_and_each_writer_1() {
     let mut java = Listener::to(&t.redis, CHANNEL);
     let (one, other) = (read(&t.ours()).await, read(&t.theirs()).await);
     release_guard(one).await;
-    assert_eq!(java.received(), [""; 0], "the other one reads");
+    assert_eq!(
+        java.received(),
+        [""; 0],
+        "no message is sent while the other reader holds the lock"
+    );
     release_guard(other).await;
     assert_eq!(java.received(), ["0"]);
 
@@ -152,7 +158,7 @@ async fn last_reader_publishes_0_and_each_writer_1() {
     assert_eq!(java.received(), ["1"]);
     let writing = write(&t.ours()).await;
     let reading = t.ours().downgrade(writing).await.unwrap();
-    assert_eq!(java.received(), ["1"], "Redisson says nothing here");
+    assert_eq!(java.received(), ["1"], "a downgrade sends no message, as in Redisson");
     release_guard(reading).await;
     assert_eq!(java.received(), ["0"]);
     for output in ["0", "1"] {
@@ -178,7 +184,7 @@ async fn last_reader_wakes_a_writer_and_a_writer_wakes_readers() {
     assert!(!waiting.is_finished());
     release_guard(other).await;
     let writing = entered(waiting).await;
-    assert_eq!(t.other.stats().wake_ups, 1, "not by a message");
+    assert_eq!(t.other.stats().wake_ups, 1, "one message woke the waiter");
     assert_eq!(t.redis.command(&["EXISTS", WRITERS]).number(), 0);
 
     let waiting = [waiter(t.ours().read()), waiter(t.ours().read())];
@@ -187,7 +193,7 @@ async fn last_reader_wakes_a_writer_and_a_writer_wakes_readers() {
     release_guard(writing).await;
     let [one, other] = waiting;
     let (one, other) = (entered(one).await, entered(other).await);
-    assert_eq!(t.one.stats().wake_ups, 1, "not by a message");
+    assert_eq!(t.one.stats().wake_ups, 1, "one message woke the waiters");
     release_guard(one).await;
     release_guard(other).await;
 }
@@ -204,7 +210,7 @@ async fn downgrade_wakes_other_readers_and_no_writer() {
     assert_eq!(t.other.stats().wake_ups, 0);
     let reading = t.ours().downgrade(writing).await.unwrap();
     let beside = entered(reader).await;
-    assert_eq!(t.other.stats().wake_ups, 1, "not by a message");
+    assert_eq!(t.other.stats().wake_ups, 1, "one message woke the reader");
     assert!(!writer.is_finished());
     release_guard(reading).await;
     release_guard(beside).await;
@@ -260,7 +266,9 @@ async fn readers_acquire_behind_repeated_writers() {
                 }
             }));
         }
-        eventually("they write", SOON, || redis.command(&["EXISTS", "door"]).number() == 1);
+        eventually("a writer holds the lock", SOON, || {
+            redis.command(&["EXISTS", "door"]).number() == 1
+        });
         let reader = client(&redis).await;
         for _ in 0..10 {
             let reads = door(&reader).read();
@@ -278,7 +286,10 @@ async fn unyielding_readers_acquire_while_a_writer_waits() {
     let here = read(&t.ours()).await;
     let writer = waiter(t.ours().write());
     until_writers_wait(&t.redis, 1);
-    assert!(t.theirs().read().try_acquire().await.unwrap().is_none(), "the others yield");
+    assert!(
+        t.theirs().read().try_acquire().await.unwrap().is_none(),
+        "other readers let the waiting writer acquire first"
+    );
     let began = Instant::now();
     let beside = read(&t.theirs().prefer_writers(false)).await;
     assert!(began.elapsed() < ms(800), "{:?}", began.elapsed());
@@ -331,7 +342,7 @@ async fn overlapping_long_readers_do_not_block_a_writer() {
     sleep(secs(2)).await;
     let began = Instant::now();
     let writing = door(&third).write().acquire_within(secs(30)).await;
-    release_guard(writing.expect("those who read let it go first")).await;
+    release_guard(writing.expect("the readers let the writer acquire first")).await;
     assert!(began.elapsed() < long + secs(1), "{:?}", began.elapsed());
     readers.iter().for_each(JoinHandle::abort);
     join_all(readers).await;
@@ -349,7 +360,9 @@ async fn leaving_or_dead_writer_admits_yielding_readers() {
     let began = Instant::now();
     release_guard(entered(yields).await).await;
     assert!(began.elapsed() < ms(800), "{:?}", began.elapsed());
-    eventually("it is forgotten", SOON, || t.redis.command(&["EXISTS", WRITERS]).number() == 0);
+    eventually("the server no longer knows the writer", SOON, || {
+        t.redis.command(&["EXISTS", WRITERS]).number() == 0
+    });
 
     // The store forgets a dead writer after some seconds.
     let proxy = Proxy::before(t.redis.port());
@@ -384,7 +397,7 @@ impl Readers {
                 }
             }));
         }
-        eventually("several read", SOON, || {
+        eventually("many readers hold the lock", SOON, || {
             redis.command(&["HLEN", "door"]).number() > 1 + clients as i64 / 2
         });
         Self { tasks }
@@ -445,7 +458,7 @@ async fn writer_with_a_shorter_lease_does_not_shorten_its_read_lease() {
     let writing = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
     let reading = t.ours().acquire_read_with(&writing).await.unwrap();
     let renewed = t.one.stats().renewals;
-    eventually("it is renewed", SOON, || t.one.stats().renewals > renewed);
+    eventually("the hold is renewed", SOON, || t.one.stats().renewals > renewed);
     let again = writing.reenter().await.unwrap();
     crate::common::release_one_of_two(again).await;
     assert!(pttl(&t.redis, "door") > 20_000, "{}", pttl(&t.redis, "door"));
@@ -479,7 +492,7 @@ async fn dead_reader_expires_at_the_end_of_its_own_lease() {
     proxy.refuse(true);
     assert_eq!(within(SOON, "it is reported", dead.lost()).await, LostReason::Expired);
     let lease = lease_of(&dead);
-    eventually("its lease is over", SOON, || pttl(&t.redis, &lease) == -2);
+    eventually("the lease of the dead reader has ended", SOON, || pttl(&t.redis, &lease) == -2);
 
     // then the second reader keeps its hold, and after its release the dead reader blocks no client
     assert!(reading.is_held());
@@ -554,13 +567,13 @@ async fn writer_keeps_its_hold_when_its_read_side_is_lost() {
     let t = Setup::new().await;
     let writing = write(&t.ours()).await;
     let reading = t.ours().acquire_read_with(&writing).await.unwrap();
-    let holder = t.theirs().read().holder().await.unwrap().expect("it reads");
+    let holder = t.theirs().read().holder().await.unwrap().expect("the client holds the read lock");
     assert_eq!(holder.owner(), reading.owner());
     assert!(t.theirs().read().force_release().await.unwrap());
     assert_eq!(t.theirs().read().holder().await.unwrap(), None);
     let release = reading.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
-    assert!(t.theirs().read().try_acquire().await.unwrap().is_none(), "one writes");
+    assert!(t.theirs().read().try_acquire().await.unwrap().is_none(), "a writer holds the lock");
     release_guard(writing).await;
 }
 
@@ -730,7 +743,7 @@ async fn entry_of_a_waiting_writer_expires_or_is_removed() {
     redis.command(&["HSET", "door", "mode", "read", "java:1", "1"]);
     redis.command(&["PEXPIRE", "door", "5000"]);
     let waiting = waiter(door(&limited).write());
-    eventually("it listens", SOON, || subscribers(&redis, CHANNEL) == 1);
+    eventually("the writer is subscribed", SOON, || subscribers(&redis, CHANNEL) == 1);
     assert_eq!(redis.command(&["EXISTS", WRITERS]).number(), 0);
     waiting.abort();
     waiting.await.unwrap_err();
@@ -782,7 +795,9 @@ async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
     let [ours, theirs] = [&limited, &other].map(|client| client.read_write_lock(name).unwrap());
     let writers = format!("leasehold_rwlock__writers:{{{name}}}");
     let until_waits = |number: i64| {
-        eventually("it is known to wait", SOON, || writers_that_wait(redis, &writers) == number);
+        eventually("the server knows the waiting writers", SOON, || {
+            writers_that_wait(redis, &writers) == number
+        });
     };
 
     // If many readers have died, each release removes some of them.
@@ -791,11 +806,13 @@ async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
                 redis.call('PEXPIRE', KEYS[1], 60000)";
     redis.command(&["EVAL", fill, "1", name]);
     release_guard(ours.read().acquire().await.unwrap()).await;
-    eventually("they are forgotten", SOON, || redis.command(&["HLEN", name]).number() < 10);
+    eventually("the releases have removed the dead readers", SOON, || {
+        redis.command(&["HLEN", name]).number() < 10
+    });
     redis.command(&["DEL", name]);
 
     let reading = ours.read().ttl(secs(3)).acquire().await.unwrap();
-    eventually("it is renewed", SOON, || limited.stats().renewals > 0);
+    eventually("the hold is renewed", SOON, || limited.stats().renewals > 0);
     assert!(theirs.read().is_locked().await.unwrap());
     let leaves = waiter(theirs.write());
     until_waits(1);
@@ -804,12 +821,15 @@ async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
     let writer = waiter(theirs.write().ttl(secs(3)));
     until_waits(1);
     let third = crate::common::as_user(redis, user).await.read_write_lock(name).unwrap();
-    assert!(third.read().try_acquire().await.unwrap().is_none(), "the writer goes first");
+    assert!(
+        third.read().try_acquire().await.unwrap().is_none(),
+        "the reader lets the writer acquire first"
+    );
     release_guard(reading).await;
     let writing = entered(writer).await;
     let again = writing.reenter().await.unwrap();
     crate::common::release_one_of_two(again).await;
-    eventually("it is renewed", SOON, || other.stats().renewals > 0);
+    eventually("the hold is renewed", SOON, || other.stats().renewals > 0);
     let reading = theirs.downgrade(writing).await.unwrap();
     assert_eq!(ours.read().held_by(reading.owner()).await.unwrap(), 1);
     assert!(ours.read().force_release().await.unwrap());
@@ -863,14 +883,14 @@ async fn forgotten_scripts_are_loaded_again() {
     let reading = t.ours().read().ttl(secs(3)).acquire().await.unwrap();
     flush();
     assert!(t.ours().read().holder().await.unwrap().is_some());
-    eventually("it is renewed", SOON, || t.one.stats().renewals > 0);
+    eventually("the hold is renewed", SOON, || t.one.stats().renewals > 0);
     flush();
     release_guard(reading).await;
     flush();
     let writing = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
     flush();
     let renewed = t.one.stats().renewals;
-    eventually("it is renewed", SOON, || t.one.stats().renewals > renewed);
+    eventually("the hold is renewed", SOON, || t.one.stats().renewals > renewed);
     flush();
     let reading = t.ours().downgrade(writing).await.unwrap();
     flush();
@@ -899,7 +919,7 @@ async fn request_with_a_lost_reply_creates_only_one_hold() {
         let guard = within(secs(10), "it is granted", side.acquire()).await.unwrap();
         assert_eq!(proxy.lost_replies(), lost + 1);
         assert!(t.redis.calls().since(&before).of("evalsha") >= 2);
-        assert_eq!(hash(&t.redis, "door").len(), 2, "mode and one holder");
+        assert_eq!(hash(&t.redis, "door").len(), 2, "the hash has the mode and one holder");
         assert_eq!(side.held_by(guard.owner()).await.unwrap(), 1);
 
         // and when the reply to a release is lost, the release returns that it succeeded
@@ -926,7 +946,7 @@ async fn dropped_future_leaves_no_hold() {
             acquiring.await.unwrap_err();
             proxy.delay(Duration::ZERO);
             sleep(ms(300)).await;
-            eventually("it is free", SOON, || keys(&t.redis).is_empty());
+            eventually("the lock is free", SOON, || keys(&t.redis).is_empty());
         }
     }
     // Each future is also dropped while another client has the write hold.
@@ -939,7 +959,7 @@ async fn dropped_future_leaves_no_hold() {
             waiting.abort();
             waiting.await.unwrap_err();
         }
-        eventually("none waits", SOON, || keys(&t.redis) == ["door"]);
+        eventually("no waiter is left", SOON, || keys(&t.redis) == ["door"]);
         release_guard(holder).await;
         assert!(keys(&t.redis).is_empty());
     }
@@ -954,7 +974,7 @@ async fn dropped_future_leaves_no_hold() {
         downgrading.await.ok();
         proxy.delay(Duration::ZERO);
         sleep(ms(300)).await;
-        eventually("both are given back", SOON, || keys(&t.redis).is_empty());
+        eventually("the lock is free", SOON, || keys(&t.redis).is_empty());
     }
 }
 
@@ -1205,13 +1225,13 @@ async fn one_evalsha_per_third_of_the_ttl_renews_hundred_readers() {
     let guards = join_all(locks.iter().map(leasehold::Lock::acquire)).await;
     let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
     let before = t.redis.calls();
-    eventually("they are renewed", secs(15), || t.one.stats().renewals >= 200);
+    eventually("each lock is renewed twice", secs(15), || t.one.stats().renewals >= 200);
     let calls = t.redis.calls().since(&before);
     // The first renewal also loads the script.
     assert!((2..=3).contains(&calls.of("evalsha")), "{calls}");
     assert_eq!(calls.of("hexists"), 200, "{calls}");
     drop(guards);
-    eventually("they are free", SOON, || keys(&t.redis).is_empty());
+    eventually("all locks are free", SOON, || keys(&t.redis).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -72,7 +72,7 @@ async fn surviving_holds_continue_after_all_connections_are_lost() {
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
     let renewals = client.stats().renewals;
     redis.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    eventually("it is looked at", SOON, || client.stats().renewals > renewals);
+    eventually("the hold is renewed", SOON, || client.stats().renewals > renewals);
     assert!(guard.is_held());
     release_guard(guard).await;
 }

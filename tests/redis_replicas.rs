@@ -26,7 +26,7 @@ fn url<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> String {
 }
 
 async fn client(servers: [&Redis; 2]) -> Client {
-    Client::connect(&url(servers)).await.expect("one of them is the primary")
+    Client::connect(&url(servers)).await.expect("one of the servers is the primary")
 }
 
 fn pair() -> [Redis; 2] {
@@ -51,7 +51,7 @@ async fn primary_is_found_in_any_order_of_addresses() {
         assert_eq!(client.health().await.role, Some(Role::Primary));
         release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     }
-    eventually("nobody stays at the replica", SOON, || connections(&replica) == 0);
+    eventually("no client is connected to the replica", SOON, || connections(&replica) == 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,7 +101,7 @@ async fn clients_leave_a_manually_demoted_primary() {
     primary.follow(&replica);
 
     // then every client leaves the old primary and its channels
-    eventually("all have left", SOON, || connections(&primary) == 0);
+    eventually("no client is connected to the old primary", SOON, || connections(&primary) == 0);
     assert_eq!(subscribers(&primary, &channel("door")), 0);
     until_subscribed(&replica, &channel("door"));
     assert!(guard.is_held() && !waiting.is_finished());
@@ -120,7 +120,7 @@ async fn rejected_write_ends_the_connections() {
     release_guard(client.lock("door").unwrap().acquire_within(secs(5)).await.unwrap()).await;
     assert!(began.elapsed() < secs(2), "{:?}", began.elapsed());
     assert_eq!(replica.command(&["EXISTS", "door"]).number(), 0);
-    eventually("both connections are made again", SOON, || client.stats().reconnects == 2);
+    eventually("both connections are restored", SOON, || client.stats().reconnects == 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +179,7 @@ async fn moved_address_is_followed_after_a_read_only_error() {
     // then the client follows, and leaves the old connections
     release_guard(entered(waiting).await).await;
     release_guard(guard).await;
-    eventually("all have left", SOON, || connections(&primary) == 0);
+    eventually("no client is connected to the old primary", SOON, || connections(&primary) == 0);
 }
 
 /// Kills the one Leasehold connection to `redis` whose last command is one of `commands`.
@@ -211,8 +211,8 @@ async fn all_connections_move_with_the_command_connection() {
     kill_after(&old, &["publish", "hdel", "evalsha"]);
 
     // then all three connections move, and the client waits for replicas of the new server
-    eventually("all have left", SOON, || connections(&old) == 0);
-    eventually("all are there", SOON, || connections(&new) == 3);
+    eventually("no client is connected to the old server", SOON, || connections(&old) == 0);
+    eventually("all three connections lead to the new server", SOON, || connections(&new) == 3);
     release_guard(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
 }
 
@@ -226,7 +226,7 @@ async fn connection_to_another_server_reconnects_until_it_matches() {
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     port.store(other.port(), Ordering::SeqCst);
     kill_after(&one, &["info"]);
-    eventually("it is there", SOON, || connections(&other) == 1);
+    eventually("the connection leads to the other server", SOON, || connections(&other) == 1);
     let is_elsewhere = async || {
         let findings = client.health().await.findings;
         findings.iter().any(|it| it.hazard == Hazard::ServerMismatch)
@@ -236,7 +236,9 @@ async fn connection_to_another_server_reconnects_until_it_matches() {
     // when the address leads to the first server again, then this connection leads to the first
     // server again, too
     port.store(one.port(), Ordering::SeqCst);
-    eventually("it is back", SOON, || connections(&one) == 2 && connections(&other) == 0);
+    eventually("both connections lead to the first server", SOON, || {
+        connections(&one) == 2 && connections(&other) == 0
+    });
     within(SOON, "nothing is found", async { while is_elsewhere().await {} }).await;
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
@@ -268,7 +270,9 @@ async fn second_primary_among_addresses_is_found() {
     // when the first primary is demoted, then the client uses the other primary, and the hazard
     // ends
     primary.follow(&replica);
-    eventually("all have left", SOON, || connections(&primary) == 0);
+    eventually("no client is connected to the demoted primary", SOON, || {
+        connections(&primary) == 0
+    });
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     within(secs(30), "nothing is found", async {
         while client

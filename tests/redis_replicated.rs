@@ -51,7 +51,7 @@ fn is_refused<T>(answer: Result<T, Error>, wanted: u32, got: u32) {
     match answer {
         Err(Error::NotReplicated { wanted: w, got: g, .. }) => assert_eq!((w, g), (wanted, got)),
         Err(other) => panic!("{other:?}"),
-        Ok(_) => panic!("granted, though {got} of {wanted} have it"),
+        Ok(_) => panic!("the lock was granted, but {got} of {wanted} replicas have it"),
     }
 }
 
@@ -59,7 +59,7 @@ fn is_refused<T>(answer: Result<T, Error>, wanted: u32, got: u32) {
 async fn is_free(redis: &Redis, name: &str) {
     let other = client(redis).await;
     let guard = other.lock(name).unwrap().try_acquire().await.unwrap();
-    release_guard(guard.expect("it is free")).await;
+    release_guard(guard.expect("the lock is free")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,7 +117,7 @@ async fn timeout_bounds_the_wait_for_replicas() {
     is_refused(door(&client, replicas).acquire_within(ms(500)).await, 1, 0);
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     let free = || !has(&redis, "door");
-    eventually("it is given back", SOON, free);
+    eventually("the lock is released", SOON, free);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,13 +133,16 @@ async fn stopped_replica_delays_no_unreplicated_lock() {
     });
     let asked: Vec<_> = asked.collect();
     let held = || (0..8).all(|number| has(&master, &format!("slow:{number}")));
-    eventually("they are granted by the master", SOON, held);
+    eventually("the master has granted all locks", SOON, held);
 
     let plain = client.lock("plain").unwrap();
     for _ in 0..200 {
         release_guard(plain.acquire().await.unwrap()).await;
     }
-    assert!(asked.iter().all(|task| !task.is_finished()), "200 pairs waited for the replica");
+    assert!(
+        asked.iter().all(|task| !task.is_finished()),
+        "the 200 acquisitions did not wait for the replica"
+    );
 
     replica.resume();
     for task in asked {
@@ -156,7 +159,7 @@ async fn replicated_call_with_a_shorter_timeout_returns_first() {
     let patient =
         client.lock("patient").unwrap().replicated(Replicas::at_least(1).within(secs(30)));
     let patient = tokio::spawn(async move { patient.acquire().await });
-    eventually("the master has granted it", SOON, || has(&master, "patient"));
+    eventually("the master has granted the lock", SOON, || has(&master, "patient"));
     is_refused(within(SOON, "it is reported", door(&client, ONE_IN_VAIN).acquire()).await, 1, 0);
 
     replica.resume();
@@ -177,7 +180,7 @@ async fn concurrent_replicated_locks_share_requests() {
     let guards = within(secs(20), "all have theirs", join_all((0..64).map(acquire))).await;
     assert!((0..64).all(|number| has(&replica, &format!("door:{number}"))));
     let asked = waits(&master, &before);
-    assert!((1..=32).contains(&asked), "{asked} times replicas were waited for 64 grants");
+    assert!((1..=32).contains(&asked), "{asked} WAIT commands for 64 grants");
     drop(guards);
 }
 
@@ -307,7 +310,7 @@ async fn replicated_grants_survive_failover_to_a_late_replica() {
     let proxy = Proxy::before(master.port());
     replica.command(&["REPLICAOF", "127.0.0.1", &proxy.port().to_string()]);
     let follows = || replica.command(&["INFO", "replication"]).text().contains("link_status:up");
-    eventually("it follows", secs(20), follows);
+    eventually("the replica is connected to the primary", secs(20), follows);
     proxy.delay(ms(20));
 
     // when the replica is promoted while clients acquire
@@ -316,15 +319,17 @@ async fn replicated_grants_survive_failover_to_a_late_replica() {
     let kept = ["one", "two", "three", "four"].map(|kind| takes(&client, kind, Some(one)));
     let plain = takes(&client, "plain", None);
     let many = || kept.iter().all(|taking| taking.count() > 5) && plain.count() > 50;
-    eventually("locks are taken", secs(30), many);
+    eventually("the clients acquire locks", secs(30), many);
     replica.promote();
     let by_then = plain.count();
-    eventually("others go on", SOON, || plain.count() > by_then);
+    eventually("the client acquires locks without replication again", SOON, || {
+        plain.count() > by_then
+    });
 
     // then the replica has every acknowledged grant, and lacks some of the other grants
     for taking in kept {
         let (taken, lost) = taking.end(&replica);
-        assert!(taken > 5 && lost == 0, "{lost} of {taken} were forgotten");
+        assert!(taken > 5 && lost == 0, "the replica lacks {lost} of {taken} grants");
     }
     assert!(plain.end(&replica).1 > 0);
 }
@@ -368,9 +373,9 @@ async fn cancelled_replicated_acquire_releases_its_grant() {
     let client = client(&redis).await;
     let lock = door(&client, Replicas::at_least(1).within(secs(60)));
     let task = tokio::spawn(async move { lock.acquire().await });
-    eventually("the master has granted it", SOON, || has(&redis, "door"));
+    eventually("the master has granted the lock", SOON, || has(&redis, "door"));
     task.abort();
-    eventually("it is given back", SOON, || !has(&redis, "door"));
+    eventually("the lock is released", SOON, || !has(&redis, "door"));
     assert!(client.stats().held == 0);
 }
 
@@ -380,7 +385,7 @@ async fn shutdown_ends_waits_for_replicas_with_an_error() {
     let client = client(&redis).await;
     let lock = door(&client, Replicas::at_least(1).within(secs(60)));
     let task = tokio::spawn(async move { lock.acquire().await });
-    eventually("the master has granted it", SOON, || has(&redis, "door"));
+    eventually("the master has granted the lock", SOON, || has(&redis, "door"));
     let shutdown = within(SOON, "it ends", client.shutdown(secs(4))).await;
     assert_eq!(shutdown.pending, 0);
     assert!(matches!(task.await.unwrap(), Err(Error::ShutDown)));
@@ -396,8 +401,8 @@ async fn replication_connection_is_restored_during_a_wait() {
     let lock = door(&client, Replicas::at_least(1).within(secs(20)));
     let task = tokio::spawn(async move { lock.acquire().await });
     let before = master.calls();
-    eventually("the master has granted it", SOON, || has(&master, "door"));
-    eventually("replicas are asked", SOON, || waits(&master, &before) > 0);
+    eventually("the master has granted the lock", SOON, || has(&master, "door"));
+    eventually("the client sends WAIT", SOON, || waits(&master, &before) > 0);
     master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     sleep(ms(100)).await;
     replica.resume();
@@ -417,7 +422,7 @@ async fn error_says_that_replicas_cannot_be_counted() {
     let lock = door(&client, Replicas::at_least(1).within(secs(2)));
     let before = master.calls();
     let task = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
-    eventually("replicas are asked", SOON, || waits(&master, &before) > 0);
+    eventually("the client sends WAIT", SOON, || waits(&master, &before) > 0);
     master.stop();
     let refused = within(secs(20), "it is reported", task).await.unwrap().unwrap_err();
     let Error::Unavailable { reason, .. } = &refused else { panic!("{refused:?}") };

@@ -180,7 +180,7 @@ async fn permits_granted_to_a_cancelled_waiter_return() {
         acquiring.await.unwrap_err();
         proxy.delay(Duration::ZERO);
         sleep(ms(300)).await;
-        eventually("they are free", SOON, || free(&redis) == "1");
+        eventually("the permit is free", SOON, || free(&redis) == "1");
     }
     assert_eq!(hash(&redis, HOLDERS), []);
 }
@@ -196,7 +196,7 @@ async fn withdrawn_request_takes_no_permits_when_executed_late() {
 
     // when the server executes the requests in its buffers
     redis.resume();
-    eventually("it is refused from now on", secs(10), || {
+    eventually("the server refuses the withdrawn acquisition", secs(10), || {
         redis.command(&["ZCARD", WITHDRAWN]).number() == 1
     });
     sleep(secs(5)).await;
@@ -327,7 +327,7 @@ async fn unset_number_of_permits_is_logged_rarely() {
     pool.set_if_absent(1).await.unwrap();
     let guard = pool.acquire(1).await.unwrap();
     assert!(pool.try_acquire(1).await.unwrap().is_none());
-    assert_eq!(reported(), 0, "they are taken: {}", log.text());
+    assert_eq!(reported(), 0, "the permit is held: {}", log.text());
     back(guard).await;
     redis.command(&["FLUSHALL"]);
     for _ in 0..2 {
@@ -391,7 +391,7 @@ async fn client_loses_no_permit_when_an_acl_permission_is_missing() {
         let free: i64 = free(&redis).parse().unwrap();
         let held = hash(&redis, HOLDERS).into_iter();
         let held: i64 = held.map(|(_, permits)| permits.parse::<i64>().unwrap()).sum();
-        assert_eq!(free + held, 3, "{when}: {free} are free and {held} held");
+        assert_eq!(free + held, 3, "{when}: {free} permits are free and {held} are held");
     };
     let commands = "get set incrby decrby exists del hget hset hdel hmget hlen hvals hexists \
         zscore zadd zremrangebyscore pexpire pttl time publish";
@@ -406,7 +406,7 @@ async fn client_loses_no_permit_when_an_acl_permission_is_missing() {
         drop(granted);
         // If a denied permission prevents a release, the permits are lost until an operator adds
         // them. The test does this.
-        eventually("it is asked no more", SOON, || hash(&redis, HOLDERS).len() <= 2);
+        eventually("at most two holds are left", SOON, || hash(&redis, HOLDERS).len() <= 2);
         redis.command(&["DEL", HOLDERS]);
         redis.command(&["SET", "pool", "3"]);
     }
@@ -457,7 +457,7 @@ async fn full_server_grants_none_and_accepts_releases() {
     assert!(full(pool.add(1).await.unwrap_err()) && full(pool.drain().await.unwrap_err()));
     back(guard).await;
     drop(kept);
-    eventually("they are free", SOON, || free(&redis) == "3");
+    eventually("all permits are free", SOON, || free(&redis) == "3");
     assert!(pool.delete().await.unwrap());
 }
 
@@ -471,7 +471,9 @@ async fn dead_longest_waiter_blocks_others_for_five_seconds_at_most() {
     few.set_if_absent(4).await.unwrap();
     let three = few.acquire(3).await.unwrap();
     let waiter = waiting(&many, 4);
-    eventually("it is named", secs(10), || redis.command(&["EXISTS", PATIENT]).number() == 1);
+    eventually("the server records the longest waiter", secs(10), || {
+        redis.command(&["EXISTS", PATIENT]).number() == 1
+    });
     let named: std::collections::BTreeMap<_, _> = hash(&redis, PATIENT).into_iter().collect();
     let number = |field: &str| named[field].parse::<i64>().unwrap();
     assert_eq!((named.len(), number("permits")), (5, 4), "{named:?}");
@@ -498,7 +500,7 @@ async fn longest_waiter_yields_after_thirty_seconds() {
     let _dead = few.acquire(2).await.unwrap();
     let _waiter = waiting(&many, 9);
     let is_named = || redis.command(&["HEXISTS", PATIENT, "owner"]).number() == 1;
-    eventually("it is named", secs(10), is_named);
+    eventually("the server records the longest waiter", secs(10), is_named);
     assert!(few.try_acquire(1).await.unwrap().is_none());
     assert!((55_000..=60_000).contains(&pttl(&redis, PATIENT)));
 
@@ -514,7 +516,7 @@ async fn longest_waiter_yields_after_thirty_seconds() {
     assert!(!is_named());
     // until another half minute has passed, after which the record of the longest waiter expires
     redis.command(&["PEXPIRE", PATIENT, "1"]);
-    eventually("it is named again", secs(10), is_named);
+    eventually("the server records the longest waiter again", secs(10), is_named);
     assert!(few.try_acquire(1).await.unwrap().is_none());
 }
 
@@ -537,7 +539,7 @@ async fn forged_longest_waiter_gets_nothing_and_blocks_no_client() {
     back(guard).await;
     for (until, began) in [(&*late, &*late), (&*late, "0"), (&*late, "nan"), ("0", &*now)] {
         forged("1", until, began);
-        back(pool.try_acquire(1).await.unwrap().expect("one is free")).await;
+        back(pool.try_acquire(1).await.unwrap().expect("one permit is free")).await;
     }
 }
 
@@ -549,7 +551,7 @@ async fn waiter_without_a_request_in_flight_leaves_no_withdrawal() {
     let guard = pool.acquire(1).await.unwrap();
     assert!(pool.acquire_within(2, secs(5)).await.unwrap_err().is_busy());
     let waits = || hash(&redis, PATIENT).iter().any(|(field, _)| field == "owner");
-    eventually("it is named no more", SOON, || !waits());
+    eventually("the server no longer records the waiter", SOON, || !waits());
     sleep(ms(200)).await;
     assert_eq!(redis.command(&["EXISTS", WITHDRAWN]).number(), 0);
     back(guard).await;

@@ -41,7 +41,7 @@ async fn refusal(builder: ClientBuilder, url: &str) -> (String, bool) {
 /// Waits until no Leasehold client is connected to `redis`.
 #[track_caller]
 fn until_left(redis: &Redis) {
-    eventually("nobody stays at the demoted master", SOON, || ours(redis).is_empty());
+    eventually("no client is connected to the demoted master", SOON, || ours(redis).is_empty());
 }
 
 /// Waits until all running replicas have the data of the primary.
@@ -73,7 +73,7 @@ async fn primary_is_found_by_its_sentinels() {
 
     // Each client has one connection to each sentinel.
     for sentinel in redis.sentinels() {
-        eventually("each asks each", SOON, || ours(sentinel).len() == 2);
+        eventually("each client is connected to each sentinel", SOON, || ours(sentinel).len() == 2);
     }
 }
 
@@ -444,7 +444,9 @@ async fn sentinels_that_other_sentinels_announce_are_asked_too() {
     let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());
     let client = Client::connect(&one).await.unwrap();
     let asked = |it: &Redis| !ours(it).is_empty();
-    eventually("all are asked", SOON, || redis.sentinels().iter().all(asked));
+    eventually("the client is connected to all sentinels", SOON, || {
+        redis.sentinels().iter().all(asked)
+    });
     redis.sentinels()[0].stop();
 
     // when the primary is replaced
@@ -470,7 +472,7 @@ async fn lost_sentinels_stop_no_call_while_the_primary_runs() {
     release_guard(acquired(&client, "window").await).await;
     master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     master.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    eventually("both are back", SOON, || client.stats().reconnects == 2);
+    eventually("both connections are restored", SOON, || client.stats().reconnects == 2);
     release_guard(acquired(&client, "window").await).await;
     release_guard(guard).await;
 }
@@ -483,7 +485,7 @@ async fn hanging_sentinels_stop_no_call_while_the_primary_runs() {
     let master = &redis.servers()[0];
     master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     master.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    eventually("both are back", SOON, || client.stats().reconnects == 2);
+    eventually("both connections are restored", SOON, || client.stats().reconnects == 2);
     release_guard(acquired(&client, "door").await).await;
 }
 
@@ -514,7 +516,9 @@ fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
     let begins = || redis.sentinels()[0].command(&["SENTINEL", "FAILOVER", redis.name()]);
     eventually("the failover begins", FAILOVER, || !begins().is_error());
     let has_received = |sentinel| redis.master_seen_by(sentinel).is_some_and(|it| it != 0);
-    eventually("the others know of it", FAILOVER, || has_received(0) && has_received(1));
+    eventually("the other sentinels know the new master", FAILOVER, || {
+        has_received(0) && has_received(1)
+    });
     until_left(&redis.servers()[0]);
     assert_eq!(redis.master_seen_by(2), Some(0));
 }
@@ -560,7 +564,10 @@ async fn stale_sentinel_with_two_addresses_is_ignored() {
     // 12 s are longer than the time for which a reply of a sentinel counts.
     sleep(secs(12)).await;
     let other = by_names.lock("door").unwrap().try_acquire().await;
-    assert!(!matches!(other, Ok(Some(_))), "two believe: {other:?}");
+    assert!(
+        !matches!(other, Ok(Some(_))),
+        "only one client believes that it holds the lock: {other:?}"
+    );
     assert!(ours(&redis.servers()[0]).is_empty());
     assert!(guard.is_held());
 }
@@ -574,7 +581,9 @@ async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
     let redis = Sentinels::options().links().start();
     let last = format!("redis-sentinel://{}/{}", redis.addresses()[2], redis.name());
     let (one, other) = (client(&redis).await, Client::connect(&last).await.unwrap());
-    eventually("both ask all", SOON, || redis.sentinels().iter().all(|it| ours(it).len() == 2));
+    eventually("both clients are connected to all sentinels", SOON, || {
+        redis.sentinels().iter().all(|it| ours(it).len() == 2)
+    });
     fail_over_unseen_by_the_last_sentinel(&redis);
     let guards = [acquired(&one, "one").await, acquired(&other, "other").await];
 
@@ -750,7 +759,7 @@ async fn acl_users_have_exactly_the_permissions_for_a_failover() {
         let refused = || !sentinel.command(&["ACL", "LOG"]).list().is_empty();
         eventually(&format!("{missing} is missed"), SOON, refused);
         drop(client);
-        eventually("it is gone", SOON, || {
+        eventually("the client has disconnected from the sentinel", SOON, || {
             sentinel.command(&["ACL", "LOG", "RESET"]);
             ours(sentinel).iter().all(|line| !line.contains(" user=narrow "))
         });
@@ -1095,7 +1104,7 @@ async fn cut_off_client_is_refused_with_min_replicas() {
     // then only one side grants the lock, as soon as the old primary has noticed that it has no
     // replica
     let refuses = || redis.servers()[0].command(&["SET", "key", "1"]).is_error();
-    eventually("the old master takes nothing", secs(10), refuses);
+    eventually("the old master refuses writes", secs(10), refuses);
     let guard = acquired(&outside, "door").await;
     let error = inside.lock("door").unwrap().acquire_within(secs(2)).await.unwrap_err();
     let refused = matches!(&error, Error::NotReady { code, .. } if code == "NOREPLICAS");

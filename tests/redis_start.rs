@@ -77,7 +77,9 @@ async fn lazy_client_withdraws_requests_of_a_lost_connection() {
     healed(&client, SOON, "it is connected", |health| health.commands_up).await;
     proxy.swallow_replies(true);
     assert!(timeout(ms(300), &mut asks).await.is_err());
-    eventually("it is granted", SOON, || !redis.command(&["KEYS", "door"]).list().is_empty());
+    eventually("the server grants the lock", SOON, || {
+        !redis.command(&["KEYS", "door"]).list().is_empty()
+    });
 
     // when the connection is lost, and the task that waits is dropped
     proxy.refuse(true);
@@ -87,7 +89,7 @@ async fn lazy_client_withdraws_requests_of_a_lost_connection() {
     proxy.refuse(false);
 
     // then the client releases the grant
-    eventually("it is free", SOON, || redis.command(&["KEYS", "door"]).list().is_empty());
+    eventually("the lock is free", SOON, || redis.command(&["KEYS", "door"]).list().is_empty());
 }
 
 #[tokio::test]
@@ -219,7 +221,7 @@ async fn guide_shows_the_printed_errors() {
     let guide = include_str!("../docs/guide/getting-started.md");
     let output = |redis: &Redis, error: Error| {
         let words = error.to_string().replace(&format!(":{}", redis.port()), ":6379");
-        assert!(guide.contains(&format!("`{words}`")), "the guide does not say: {words}");
+        assert!(guide.contains(&format!("`{words}`")), "the guide does not contain: {words}");
     };
     let refused = async |redis: &Redis, url: &str| {
         output(redis, builder().connect(url).await.unwrap_err());
@@ -409,7 +411,9 @@ fn blocking_client_that_fails_fast_does_not_wait() {
     let client = client.connect(&redis.url()).unwrap();
     let lock = client.lock("door").unwrap();
     redis.stop();
-    eventually("the loss is seen", SOON, || !client.health().unwrap().commands_up);
+    eventually("the client has noticed that the connection is lost", SOON, || {
+        !client.health().unwrap().commands_up
+    });
     let start = Instant::now();
     let error = lock.acquire_within(secs(60)).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
@@ -421,7 +425,7 @@ async fn answered_soon(client: &Client) {
     let door = client.lock("door").unwrap();
     let start = Instant::now();
     while let Err(error) = door.holder().await {
-        assert!(start.elapsed() < SOON, "still refused: {error:?}");
+        assert!(start.elapsed() < SOON, "the server no longer refuses the request: {error:?}");
         sleep(ms(50)).await;
     }
 }

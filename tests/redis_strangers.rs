@@ -79,7 +79,7 @@ async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
         assert!(calls.of("evalsha") <= 4, "{odd:?}: {calls}");
         release_guard(guard).await;
         redis.command(&["DEL", &queue("door")]);
-        eventually("it is free", SOON, || hash(&redis, "door").is_empty());
+        eventually("the lock is free", SOON, || hash(&redis, "door").is_empty());
     }
 }
 
@@ -120,7 +120,7 @@ async fn dead_queue_entries_cost_a_release_a_hundred_at_most() {
     let fill = "for n = 1, 100000 do redis.call('ZADD', KEYS[1], n, 'gone:' .. n) end";
     redis.command(&["EVAL", fill, "1", &queue("door")]);
     let waiting = waiter(door(&clients[1]));
-    eventually("it queues", SOON, || {
+    eventually("the waiter is in the queue", SOON, || {
         subscribers(&redis, &turns_of(&clients[1], "door")) == 1
             && redis.command(&["ZCARD", &queue("door")]).number() > 100_000
     });
@@ -261,7 +261,7 @@ async fn message_flood_costs_few_requests_and_little_memory() {
 /// Waits until the waiter has received all messages, and no longer sends requests because of them.
 async fn until_quiet(redis: &Redis) {
     let listeners = || redis.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text().to_owned();
-    eventually("all of it is sent", secs(60), || listeners().contains(" omem=0 "));
+    eventually("the server has sent all messages", secs(60), || listeners().contains(" omem=0 "));
     let asked = || redis.calls().of("evalsha");
     let mut last = 0;
     for _ in 0..100 {
@@ -272,7 +272,7 @@ async fn until_quiet(redis: &Redis) {
         last = now;
         sleep(ms(100)).await;
     }
-    panic!("it goes on asking");
+    panic!("the waiter still sends requests");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -171,7 +171,7 @@ async fn acl_user_for_permits_has_exactly_the_needed_permissions() {
     assert!(ours.set_if_absent(2).await.unwrap());
     redis.command(&["PEXPIRE", "app:seats", "600000"]);
     let guard = ours.clone().ttl(secs(3)).acquire_many(2).await.unwrap();
-    eventually("it is renewed", secs(10), || one.stats().renewals > 0);
+    eventually("the permits are renewed", secs(10), || one.stats().renewals > 0);
     let waiting = tokio::spawn(async move { theirs.acquire().await });
     sleep(secs(7)).await;
     assert!(ours.release_id(guard.ids()[0]).await.unwrap());
@@ -212,7 +212,7 @@ async fn acl_user_for_semaphores_has_exactly_the_needed_permissions() {
     redis.command(&["CLIENT", "KILL", "USER", "semaphores"]);
     sleep(secs(1)).await;
     assert!(ours.acquire_within(1, secs(3)).await.unwrap_err().is_busy());
-    assert!(ours.acquire(1).now_or_never().is_none(), "withdrawn on its way");
+    assert!(ours.acquire(1).now_or_never().is_none(), "the acquisition is cancelled in flight");
     sleep(secs(1)).await;
     guard.release().await.unwrap().into_result().unwrap();
     assert_eq!(ours.available().await.unwrap(), 2);
@@ -291,7 +291,9 @@ async fn acl_users_for_braced_names_are_denied_nothing() {
             let guard = one.lock(name).unwrap().acquire().await.unwrap();
             let waiting = waiter(other.lock(name).unwrap());
             let place = format!("leasehold_lock__queue::{name}");
-            eventually("it queues", SOON, || redis.command(&["ZCARD", &place]).number() == 1);
+            eventually("the waiter is in the queue", SOON, || {
+                redis.command(&["ZCARD", &place]).number() == 1
+            });
             release_guard(guard).await;
             release_guard(entered(waiting).await).await;
         }
@@ -442,7 +444,7 @@ async fn foreign_messages_do_not_keep_the_watchdog_busy() {
     let client = as_user(&redis, "app").await;
     let guard = door(&client).acquire().await.unwrap();
     let waiting = waiter(door(&client));
-    eventually("it listens", SOON, || subscribers(&redis, &channel(DOOR)) == 1);
+    eventually("the waiter is subscribed", SOON, || subscribers(&redis, &channel(DOOR)) == 1);
     waiting.abort();
     let mut forger = raw(&redis, "app");
     let dropped = client.lock("app:another").unwrap().acquire().await.unwrap();
@@ -459,7 +461,7 @@ async fn foreign_messages_do_not_keep_the_watchdog_busy() {
     let (asked, took) = (redis.calls().since(&asked).of("evalsha"), began.elapsed());
     assert!(u128::from(asked) <= took.as_millis() / 25 + 2, "{asked} for {output} in {took:?}");
     assert!(asked > 0 && guard.is_held());
-    assert!(hash(&redis, "app:another").is_empty(), "what was dropped is given back meanwhile");
+    assert!(hash(&redis, "app:another").is_empty(), "the dropped lock is released meanwhile");
     release_guard(guard).await;
 }
 
@@ -517,7 +519,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         assert!(door(holder).try_acquire().await.unwrap().is_none());
         release_guard(guard).await;
         redis.command(&["DEL", &queue(DOOR)]);
-        eventually("it is free", SOON, || hash(&redis, DOOR).is_empty());
+        eventually("the lock is free", SOON, || hash(&redis, DOOR).is_empty());
     }
 }
 

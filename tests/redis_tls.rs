@@ -43,10 +43,10 @@ async fn refused(builder: ClientBuilder, url: &str) -> (String, bool) {
     let start = Instant::now();
     let connected = builder.connect_timeout(secs(2)).connect(url);
     match within(secs(10), url, connected).await {
-        Ok(_) => panic!("{url} was connected to"),
+        Ok(_) => panic!("the client connected to {url}"),
         Err(Error::Connect { server, reason, permanent: lasting, .. }) => {
             assert!(start.elapsed() < secs(4), "{:?}", start.elapsed());
-            assert!(url.contains(&server), "{server} is not of {url}");
+            assert!(url.contains(&server), "{url} does not contain {server}");
             (reason, lasting)
         }
         Err(other) => panic!("{other:?}"),
@@ -323,7 +323,7 @@ async fn both_connections_have_the_client_id() {
 
     // The connections have the name again after they were closed and restored.
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    testkit::eventually("both are back", SOON, || count() == 2);
+    testkit::eventually("both connections are restored", SOON, || count() == 2);
 
     // When the client is dropped, the server no longer lists it.
     drop(client);

@@ -224,7 +224,7 @@ async fn polling_client_excludes_others_and_never_subscribes() {
     let monitor = redis.monitor();
     let guard = one.lock("door").unwrap().wait_strategy(POLLING).acquire().await.unwrap();
     let waiting = waiter(other.lock("door").unwrap().wait_strategy(POLLING));
-    eventually("the other one polls", SOON, || redis.calls().of("evalsha") > 3);
+    eventually("the other client polls", SOON, || redis.calls().of("evalsha") > 3);
     assert!(!waiting.is_finished());
     assert!(one.lock("door").unwrap().try_acquire().await.unwrap().is_none());
     assert!(redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty());
@@ -293,7 +293,9 @@ async fn java_release_wakes_a_rust_waiter() {
     hold_by_hand(&redis, "door", JAVA, secs(60));
     let waiting = waiter(client.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
-    eventually("it has asked again", SOON, || redis.calls().of("evalsha") >= 2);
+    eventually("the subscribed waiter has repeated its request", SOON, || {
+        redis.calls().of("evalsha") >= 2
+    });
 
     // when Java releases
     let released = Instant::now();
@@ -428,7 +430,7 @@ async fn leaving_waiter_leaves_no_subscription() {
     let waiting = waiter(client.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
     waiting.abort();
-    eventually("nobody listens", SOON, || subscribers(&redis, &channel("door")) == 0);
+    eventually("no client is subscribed", SOON, || subscribers(&redis, &channel("door")) == 0);
 }
 
 // Lost replies: the server has executed a request, but the client gets no reply.
@@ -477,7 +479,7 @@ async fn try_acquire_retried_after_a_lost_reply_counts_once() {
     t.lose_next_reply();
     let lock = t.client.lock("door").unwrap();
     let guard = within(SOON, "it is granted", lock.try_acquire()).await.unwrap();
-    let guard = guard.expect("it is free");
+    let guard = guard.expect("the lock is free");
 
     assert_eq!(t.proxy.lost_replies(), 1);
     assert_eq!(t.count(guard.owner()), Reply::Text("1".into()));
@@ -503,7 +505,7 @@ async fn release_with_a_lost_reply_succeeds_after_java_acquired() {
     let guard = t.client.lock("door").unwrap().acquire().await.unwrap();
     t.lose_next_reply();
     let releasing = tokio::spawn(guard.release());
-    eventually("it is free", SOON, || keys(&t.redis).is_empty());
+    eventually("the lock is free", SOON, || keys(&t.redis).is_empty());
     hold_by_hand(&t.redis, "door", JAVA, secs(20));
 
     // then the release has ended the holder's own hold, and the Java hold remains
@@ -536,7 +538,7 @@ async fn renewal_is_retried_after_a_lost_reply() {
     let guard = t.client.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
     t.lose_next_reply();
     eventually("a reply is lost", SOON, || t.proxy.lost_replies() == 1);
-    eventually("it is renewed", SOON, || t.client.stats().renewals >= 2);
+    eventually("the lock is renewed", SOON, || t.client.stats().renewals >= 2);
 
     assert_eq!(t.client.stats().renewals_failed, 1);
     assert!(guard.is_held());

@@ -297,7 +297,8 @@ mod waiting {
     async fn work_does_not_start_when_the_timeout_ends_first() {
         let world = World::new();
         let guard = world.elsewhere.acquire().await.unwrap();
-        let ran = world.lock.run_within(secs(5), async |_held| unreachable!("it is held")).await;
+        let ran =
+            world.lock.run_within(secs(5), async |_held| unreachable!("the lock is held")).await;
         let Err(Error::TimedOut { waited, holder, .. }) = ran else { panic!("{ran:?}") };
         assert_eq!(waited, secs(5));
         assert_eq!(holder.unwrap().owner(), guard.owner());
@@ -313,7 +314,7 @@ mod waiting {
     async fn try_run_skips_the_work_when_the_lock_is_held() {
         let world = World::new();
         let _guard = world.elsewhere.acquire().await.unwrap();
-        let ran = world.lock.try_run(async |_held| unreachable!("it is held")).await;
+        let ran = world.lock.try_run(async |_held| unreachable!("the lock is held")).await;
         assert_eq!(ran.unwrap(), None);
     }
 
@@ -330,7 +331,7 @@ mod waiting {
         let world = World::new();
         world.store.fail("NOPERM no permission");
         let ran: Result<RunOutcome<()>> =
-            world.lock.run(async |_held| unreachable!("refused")).await;
+            world.lock.run(async |_held| unreachable!("the server refuses the acquisition")).await;
         assert!(matches!(ran, Err(Error::Forbidden { .. })), "{ran:?}");
     }
 }

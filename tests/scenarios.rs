@@ -172,7 +172,7 @@ async fn crashed_client_blocks_others_for_one_ttl_at_most(wait_strategy: WaitStr
         gone.send(()).unwrap();
         drop(guard);
     });
-    eventually("it is held", SOON, || keys(&t.redis) == ["door"]);
+    eventually("the lock is held", SOON, || keys(&t.redis) == ["door"]);
     let waiting = waiter(t.ours());
     tokio::task::spawn_blocking(move || goes.recv().unwrap()).await.unwrap();
     assert!(!waiting.is_finished());
@@ -340,7 +340,7 @@ struct Fragile {
 impl Fragile {
     /// Adds one: reads the count, waits, and writes it.
     async fn count(&self) {
-        assert!(!self.counting.swap(true, Relaxed), "two count at once");
+        assert!(!self.counting.swap(true, Relaxed), "only one task counts at a time");
         let before = self.count.load(Relaxed);
         tokio::task::yield_now().await;
         self.count.store(before + 1, Relaxed);
@@ -458,7 +458,7 @@ async fn tasks_on_few_names_leave_no_subscription() {
     let done = within(secs(60), "all are done", tasks).await;
     done.into_iter().for_each(Result::unwrap);
 
-    eventually("nobody listens", SOON, || {
+    eventually("no client is subscribed", SOON, || {
         redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty()
     });
     let stats = client.stats();
@@ -494,7 +494,7 @@ async fn pauses(initial: std::time::Duration, max: std::time::Duration) -> Vec<f
     let monitor = redis.monitor();
     let strategy = WaitStrategy::Polling { initial, max };
     let waiting = waiter(client.lock("door").unwrap().wait_strategy(strategy));
-    eventually("it has asked six times", secs(10), || redis.calls().of("evalsha") >= 6);
+    eventually("the waiter has sent six requests", secs(10), || redis.calls().of("evalsha") >= 6);
     waiting.abort();
 
     let lines = monitor.stop();

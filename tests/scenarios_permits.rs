@@ -115,7 +115,7 @@ async fn lease_ends_all_permits_of_a_hold_together() {
     let t = Setup::of(10).await;
     t.redis.command(&["PEXPIRE", "printers", "1500"]);
     let guard = t.leased(secs(60)).acquire().await.unwrap();
-    assert_eq!(keys(&t.redis).len(), 2 + 1, "and the receipt of `set`");
+    assert_eq!(keys(&t.redis).len(), 2 + 1, "the third key is the receipt of `set`");
     sleep(ms(2_000)).await;
     let left = keys(&t.redis);
     assert!(left.iter().all(|key| key.starts_with("leasehold_permits__receipt")), "{left:?}");
@@ -332,5 +332,5 @@ async fn two_waiters_for_all_permits_acquire_one_after_the_other() {
     };
     let begun = Instant::now();
     tokio::join!(all(&t.one), all(&t.other));
-    assert!(begun.elapsed() >= ms(200), "both at once");
+    assert!(begun.elapsed() >= ms(200), "the clients hold the permits one after the other");
 }

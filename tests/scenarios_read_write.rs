@@ -120,7 +120,7 @@ async fn later_reader_does_not_extend_the_lease_of_another_reader() {
     let second = t.other.read().lease(secs(2)).acquire().await.unwrap();
     release_guard(second).await;
     sleep(secs(1)).await;
-    release_guard(writes(&t.other).await.expect("the first one's lease is over")).await;
+    release_guard(writes(&t.other).await.expect("the lease of the first reader has ended")).await;
     drop(first);
 }
 
@@ -194,7 +194,7 @@ async fn forced_release_of_one_side_leaves_the_other_side_held() {
 async fn expired_reader_reports_the_loss_and_blocks_no_other_reader() {
     let t = Setup::new().await;
     let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
-    let second = reads(&t.other).await.expect("both read");
+    let second = reads(&t.other).await.expect("both readers may hold the lock");
     assert_eq!(within(SOON, "its lease ends", first.lost()).await, LostReason::Expired);
     // In the same situation, Redisson's `unlock` reports nothing.
     let release = first.release().await.unwrap();
@@ -231,7 +231,7 @@ async fn each_side_of_a_dead_client_is_free_after_one_ttl() {
             runtime.shutdown_background();
             guard
         });
-        eventually("it is held", SOON, || !keys(&t.redis).is_empty());
+        eventually("the lock is held", SOON, || !keys(&t.redis).is_empty());
         release_guard(entered(waiter(t.other.write())).await).await;
         drop(holder.join().unwrap());
     }
@@ -307,14 +307,14 @@ impl Room {
     async fn read(&self) {
         let readers = self.readers.fetch_add(1, SeqCst) + 1;
         self.most_readers.fetch_max(readers, SeqCst);
-        assert_eq!(self.writers.load(SeqCst), 0, "somebody writes");
+        assert_eq!(self.writers.load(SeqCst), 0, "no writer is inside while a task reads");
         sleep(ms(1)).await;
         self.readers.fetch_sub(1, SeqCst);
     }
 
     async fn write(&self) {
-        assert_eq!(self.writers.fetch_add(1, SeqCst), 0, "two write");
-        assert_eq!(self.readers.load(SeqCst), 0, "somebody reads");
+        assert_eq!(self.writers.fetch_add(1, SeqCst), 0, "only one writer is inside");
+        assert_eq!(self.readers.load(SeqCst), 0, "no reader is inside while a task writes");
         tokio::task::yield_now().await;
         self.writers.fetch_sub(1, SeqCst);
     }
@@ -345,7 +345,7 @@ async fn at_random(clients: Vec<Client>, rounds: u32) -> u32 {
     let all = join_all(tasks.collect::<Vec<_>>());
     let done = within(secs(180), "all are done", all).await;
     done.into_iter().for_each(Result::unwrap);
-    assert!(room.most_readers.load(SeqCst) > 1, "none read together");
+    assert!(room.most_readers.load(SeqCst) > 1, "several readers were inside at once");
     room.rounds.load(SeqCst)
 }
 
@@ -388,7 +388,7 @@ async fn dead_readers_block_a_writer_for_one_ttl_at_most() {
         t.redis.command(&["EVAL", fill, "1", "door", &dead.to_string()]);
         let reading = t.one.read().ttl(secs(3)).acquire().await.unwrap();
         let waiting = waiter(t.other.write());
-        eventually("it waits", SOON, || {
+        eventually("the server knows the waiting writer", SOON, || {
             t.redis.command(&["EXISTS", "leasehold_rwlock__writers:{door}"]).number() == 1
         });
 

@@ -50,7 +50,7 @@ async fn waiting(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<Semap
 
 /// Returns the guard of a waiter, which must acquire within `limit`.
 async fn entered(limit: Duration, waiter: JoinHandle<Result<SemaphoreGuard>>) -> SemaphoreGuard {
-    timeout(limit, waiter).await.expect("in time").unwrap().unwrap()
+    timeout(limit, waiter).await.expect("the waiter acquires in time").unwrap().unwrap()
 }
 
 async fn back(guard: SemaphoreGuard) {
@@ -354,10 +354,14 @@ async fn waiter_for_many_permits_is_not_starved_by_small_requests() {
     }
     sleep(millis(50)).await;
     let start = Instant::now();
-    let all = timeout(secs(6), t.other.acquire(4)).await.expect("it enters").unwrap();
+    let all = timeout(secs(6), t.other.acquire(4)).await.expect("the waiter acquires").unwrap();
     // Only two kinds of waiters overtake this waiter: those that held permits when it had waited
     // for a second, and those that come during its request.
-    assert!(start.elapsed() >= millis(900), "nobody was in its way: {:?}", start.elapsed());
+    assert!(
+        start.elapsed() >= millis(900),
+        "other waiters overtake this waiter: {:?}",
+        start.elapsed()
+    );
     back(all).await;
     few.iter().for_each(JoinHandle::abort);
 }
@@ -369,7 +373,10 @@ async fn longest_waiter_that_gives_up_blocks_no_waiter() {
     let (pool, max_wait) = (t.other.clone(), millis(4_500));
     let many = tokio::spawn(async move { pool.acquire_within(4, max_wait).await });
     sleep(millis(4_400)).await;
-    assert!(t.one.try_acquire(1).await.unwrap().is_none(), "it is left to the other");
+    assert!(
+        t.one.try_acquire(1).await.unwrap().is_none(),
+        "the permits are kept for the longest waiter"
+    );
     assert!(many.await.unwrap().is_err());
     sleep(AT_ONCE).await;
     assert!(t.one.try_acquire(1).await.unwrap().is_some());
@@ -402,7 +409,10 @@ async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
     sleep(secs(7)).await;
     let _more = waiting(&third, 9).await;
     sleep(millis(500)).await;
-    assert!(t.one.try_acquire(1).await.unwrap().is_none(), "it is left to the other");
+    assert!(
+        t.one.try_acquire(1).await.unwrap().is_none(),
+        "the permits are kept for the longest waiter"
+    );
 
     // then other clients can acquire for half a minute, cannot acquire for half a minute, and so on
     let mut looks = Vec::new();
@@ -482,7 +492,7 @@ async fn tasks_never_hold_more_permits_than_exist() {
         })
     };
     let workers: Vec<_> = (0..16).map(worker).collect();
-    for done in timeout(secs(600), join_all(workers)).await.expect("all enter") {
+    for done in timeout(secs(600), join_all(workers)).await.expect("all workers acquire") {
         done.unwrap();
     }
     assert_eq!(t.one.available().await.unwrap(), 5);
@@ -504,7 +514,7 @@ async fn dropped_client_ends_despite_pending_permit_releases() {
     sleep(Duration::from_secs(1_200)).await;
     let server = alive();
     sleep(Duration::from_secs(600)).await;
-    assert_eq!(alive(), server, "the client connects no more");
+    assert_eq!(alive(), server, "the client no longer connects");
     store.resume();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(alive(), 0);

@@ -1407,7 +1407,7 @@ fn tidy_finds_an_engine_import_that_points_to_a_higher_module() {
         found("src/engine/contention/entry.rs", "use crate::engine::watchdog::Watchdog;"),
         1
     );
-    assert_eq!(found("src/engine/elsewhere.rs", ""), 1, "a file without a layer");
+    assert_eq!(found("src/engine/elsewhere.rs", ""), 1, "a file without a layer is a complaint");
     assert_eq!(found("src/store/mod.rs", "use crate::engine::watchdog::Watchdog;"), 0);
 }
 

@@ -33,7 +33,9 @@ fn bench_measures_the_server_and_leaves_no_keys() {
 fn interrupted_bench_leaves_no_lock() {
     let redis = Redis::start();
     let bench = leasehold(&redis, &["bench", "--time", "60s"]);
-    eventually("it runs", SOON, || redis.calls().to_string().contains("evalsha: "));
+    eventually("the bench sends requests", SOON, || {
+        redis.calls().to_string().contains("evalsha: ")
+    });
     bench.signal(Signal::INT);
     assert_eq!(bench.ended().code, 130);
     assert_eq!(redis.command(&["DBSIZE"]).number(), 0);

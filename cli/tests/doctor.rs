@@ -39,7 +39,7 @@ fn doctor_returns_0_with_notes_only_for_a_healthy_server() {
     }
     let text = leasehold(&redis, &["doctor", "orders:42"]).ended().out;
     assert!(text.contains("note    lock         orders:42:leasehold-doctor: acquired"), "{text}");
-    assert_eq!(redis.command(&["DBSIZE"]).number(), 0, "it leaves nothing behind");
+    assert_eq!(redis.command(&["DBSIZE"]).number(), 0, "no key is left");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn doctor_names_a_remedy_for_each_unsafe_setting() {
     assert_eq!(bad(&shown, "settings").len(), 2, "{shown:#}");
     let replica = Redis::start_replica_of(&redis);
     replica.wait_until_synced();
-    eventually("it is an error with a replica", SOON, || {
+    eventually("the finding is an error when the server has a replica", SOON, || {
         bad(&doctor(&redis, &[]).1, "persistence")
             .iter()
             .any(|it| it.contains("empties its replicas"))

@@ -68,7 +68,7 @@ fn lost_leadership_ends_the_command_and_returns_76() {
     redis.command(&["DEL", "jobs"]);
     let ended = process.ended();
     assert_eq!(ended.code, 76, "{}", ended.err);
-    eventually("the command is gone", SOON, || !is_alive(child));
+    eventually("the command has ended", SOON, || !is_alive(child));
 
     let process = candidate(&redis, "it", &["jobs"]);
     process.wait_for("it 2");
@@ -87,14 +87,14 @@ fn next_candidate_leads_when_the_leader_is_killed() {
     let next = candidate(&redis, "other", &["--json", "jobs"]);
     leader.signal(Signal::KILL);
     let line: Value = serde_json::from_str(&next.wait_for("{")).unwrap();
-    assert!(!is_alive(child), "its command died with it");
+    assert!(!is_alive(child), "the command ended with the leader");
     assert_eq!(
         (&line["leader"], &line["me"], &line["term"]),
         (&"other".into(), &true.into(), &2.into())
     );
     next.signal(Signal::TERM);
     assert_eq!(next.ended().code, 143);
-    assert_eq!(redis.command(&["EXISTS", "jobs"]).number(), 0, "it stepped down");
+    assert_eq!(redis.command(&["EXISTS", "jobs"]).number(), 0, "the leader has released the lock");
 }
 
 #[test]
@@ -104,7 +104,9 @@ fn waiting_candidate_ends_by_a_signal_and_leaves_the_queue() {
     leader.wait_for("one 1");
     let waiting = candidate(&redis, "other", &["jobs", "echo", "never"]);
     let queue = "leasehold_lock__queue:{jobs}";
-    eventually("it waits", SOON, || redis.command(&["EXISTS", queue]).number() == 1);
+    eventually("the other candidate is in the queue", SOON, || {
+        redis.command(&["EXISTS", queue]).number() == 1
+    });
     waiting.signal(Signal::INT);
     let ended = waiting.ended();
     assert_eq!((ended.code, ended.out.as_str()), (130, ""), "{}", ended.err);
@@ -150,7 +152,7 @@ fn http_returns_200_at_the_leader_and_503_at_other_candidates() {
     let _silent = TcpStream::connect(&there).unwrap();
     leader.signal(Signal::TERM);
     assert_eq!(leader.ended().code, 143);
-    eventually("the other leads", SOON, || {
+    eventually("the other candidate is the leader", SOON, || {
         get(&there).is_some_and(|(code, shown)| code == 200 && shown["me"] == true)
     });
     drop(waiting);
@@ -169,7 +171,7 @@ fn http_replies_beyond_the_limit_of_silent_connections() {
         it.set_nonblocking(true).unwrap();
         it.read(&mut [0]).is_err()
     };
-    eventually("the oldest one is closed", SOON, || !is_open(&silent[0]));
+    eventually("the oldest connection is closed", SOON, || !is_open(&silent[0]));
     assert!(is_open(silent.last().unwrap()));
 }
 
@@ -180,7 +182,7 @@ fn http_shows_no_leader_before_lease_end_when_redis_is_silent() {
     let leader = candidate(&redis, "one", &["--http", &here, "jobs"]);
     leader.wait_for("one 1");
     redis.pause();
-    eventually("it leads no more", ms(3_000), || {
+    eventually("the candidate is no longer the leader", ms(3_000), || {
         get(&here).is_none_or(|(code, shown)| code == 503 && shown["me"] == false)
     });
     redis.resume();

@@ -31,7 +31,9 @@ fn lock_is_shown_with_its_holder_waiters_and_token() {
     let holder = shell(&redis, &["--fenced"], "echo $LOCK_OWNER; read line");
     let owner = holder.wait_for("").trim().to_owned();
     let _waiting = shell(&redis, &[], "true");
-    eventually("it waits", SOON, || json(&redis, "door")["waiters"].as_array().unwrap().len() == 1);
+    eventually("the waiter is in the queue", SOON, || {
+        json(&redis, "door")["waiters"].as_array().unwrap().len() == 1
+    });
     let shown = json(&redis, "door");
     assert_eq!(shown["kind"], "lock");
     assert_eq!((&shown["holders"][0]["owner"], &shown["token"]), (&owner.into(), &1.into()));
@@ -144,7 +146,9 @@ fn list_ends_soon_when_the_server_stops_replying() {
         redis.command(&["SET", &format!("number:{number}"), "7"]);
     }
     let list = leasehold(&redis, &["ls", "--numbers"]);
-    eventually("it reads", SOON, || redis.calls().to_string().contains("getrange: "));
+    eventually("the command reads the values", SOON, || {
+        redis.calls().to_string().contains("getrange: ")
+    });
     redis.pause();
     let ended = list.ended();
     redis.resume();
@@ -589,7 +593,7 @@ fn acl_user_of_the_guide_can_show_every_kind_of_object() {
         assert_eq!(ended.code, 0, "{}", ended.err);
     }
     assert_eq!(as_ops(&["ls"]).out.lines().count(), 2);
-    assert_eq!(as_ops(&["run", "-n", "free", "true"]).code, 69, "it can only read");
+    assert_eq!(as_ops(&["run", "-n", "free", "true"]).code, 69, "the user can only read");
 }
 
 #[test]

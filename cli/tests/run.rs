@@ -205,7 +205,7 @@ fn run_without_metadata_publishes_nothing() {
         let shown = leasehold(&redis, &["show", name]).ended().out;
         shown.contains("leasehold run ")
     };
-    eventually("the later one has published", SOON, || is_published("door"));
+    eventually("the second client has published its info", SOON, || is_published("door"));
     assert!(!is_published("gate"));
 }
 
@@ -215,7 +215,7 @@ fn run_names_the_holders_process_and_reason_when_lock_is_held() {
     let holder = shell(&redis, &["--reason", "nightly close"], "echo ready; read line");
     holder.wait_for("ready");
     let (name, pid) = ("door: lock", format!("(pid {})", holder.pid()));
-    eventually("it has published", SOON, || {
+    eventually("the holder has published its info", SOON, || {
         let shown = leasehold(&redis, &["show", "door"]).ended().out;
         shown.starts_with(name) && shown.contains(&pid) && shown.contains("\"nightly close\"")
     });
@@ -263,7 +263,9 @@ fn waiting_command_ends_by_a_signal_and_leaves_the_queue() {
         [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)]
     {
         let waiting = shell(&redis, &[], "echo never");
-        eventually("it waits", SOON, || redis.command(&["EXISTS", queue]).number() == 1);
+        eventually("the waiter is in the queue", SOON, || {
+            redis.command(&["EXISTS", queue]).number() == 1
+        });
         waiting.signal(signal);
         let ended = waiting.ended();
         assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{}", ended.err);
@@ -278,7 +280,9 @@ fn waiting_command_reports_an_outage() {
     holder.wait_for("ready");
     let waiting = [shell(&redis, &[], "echo mine"), shell(&redis, &[], "echo mine")];
     let queue = "leasehold_lock__queue:{door}";
-    eventually("both wait", SOON, || redis.command(&["ZCARD", queue]).number() == 2);
+    eventually("both waiters are in the queue", SOON, || {
+        redis.command(&["ZCARD", queue]).number() == 2
+    });
     redis.pause();
     waiting.iter().for_each(|it| it.wait_for_error("; still waiting\n"));
     let [one, other] = waiting;
@@ -408,7 +412,7 @@ fn command_that_ignores_term_is_killed_with_its_descendants() {
     let descendant = pid_in(&process.wait_for("pid"));
     redis.command(&["DEL", "door"]);
     assert_eq!(process.ended().code, 76);
-    eventually("the descendant is gone", SOON, || !is_alive(descendant));
+    eventually("the descendant has ended", SOON, || !is_alive(descendant));
 }
 
 /// The command itself ends at TERM, so only its group shows that a process is left.
@@ -420,16 +424,16 @@ fn descendant_that_outlives_its_command_is_killed() {
     let process = shell(&redis, &["--ttl", "1s", "--grace", "300ms"], &text);
     let descendant = pid_in(&process.wait_for("pid"));
     redis.command(&["DEL", "door"]);
-    eventually("the descendant is gone after the loss", SOON, || !is_alive(descendant));
+    eventually("the descendant has ended after the loss", SOON, || !is_alive(descendant));
     assert_eq!(process.ended().code, 76);
 
     let process = shell(&redis, &["--grace", "500ms"], &text);
     let descendant = pid_in(&process.wait_for("pid"));
     process.signal(Signal::TERM);
-    eventually("the descendant is gone after TERM", SOON, || {
+    eventually("the descendant has ended after TERM", SOON, || {
         let is_held = redis.command(&["EXISTS", "door"]).number() == 1;
         let is_alive = is_alive(descendant);
-        assert!(is_held || !is_alive, "it runs without the lock");
+        assert!(is_held || !is_alive, "the descendant does not run without the lock");
         !is_alive
     });
     assert_eq!(process.ended().code, 143);
@@ -444,7 +448,7 @@ fn command_ends_before_its_lease_when_redis_is_silent() {
     let process = shell(&redis, &["--ttl", "2s", "--grace", "500ms"], text);
     let child = pid_in(&process.wait_for("pid"));
     redis.pause();
-    eventually("the command is gone", ms(2_000), || !is_alive(child));
+    eventually("the command has ended", ms(2_000), || !is_alive(child));
     redis.resume();
     let ended = process.ended();
     assert_eq!(ended.code, 76, "{}", ended.err);
@@ -458,7 +462,7 @@ fn command_ends_before_its_lease_when_redis_is_killed() {
     let process = shell(&redis, &["--ttl", "2s", "--grace", "500ms"], text);
     let child = pid_in(&process.wait_for("pid"));
     redis.stop();
-    eventually("the command is gone", ms(2_000), || !is_alive(child));
+    eventually("the command has ended", ms(2_000), || !is_alive(child));
     let ended = process.ended();
     assert_eq!(ended.code, 76, "{}", ended.err);
 }
@@ -481,8 +485,14 @@ fn command_dies_when_leasehold_is_killed() {
     let (child, descendant) = (pid_in(&process.wait_for("own")), pid_in(&process.wait_for("pid")));
     assert!(is_alive(child) && is_alive(descendant));
     process.signal(Signal::KILL);
-    eventually("both are gone", SOON, || !is_alive(child) && !is_alive(descendant));
-    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1, "the lease outlives them");
+    eventually("the command and its descendant have ended", SOON, || {
+        !is_alive(child) && !is_alive(descendant)
+    });
+    assert_eq!(
+        redis.command(&["EXISTS", "door"]).number(),
+        1,
+        "the lease lasts longer than both processes"
+    );
 }
 
 /// The kernel kills the command, even if the watcher cannot.
@@ -495,7 +505,7 @@ fn command_dies_with_leasehold_when_the_watcher_died_first() {
     let watcher = others.into_iter().find(|pid| *pid != child).expect("there is a watcher");
     kill(watcher, Signal::KILL);
     process.signal(Signal::KILL);
-    eventually("it is gone", SOON, || !is_alive(child));
+    eventually("the command has ended", SOON, || !is_alive(child));
 }
 
 #[test]
@@ -505,7 +515,7 @@ fn command_dies_with_its_lease_when_leasehold_is_stopped() {
     let child = pid_in(&process.wait_for("own"));
     process.signal(Signal::STOP);
     let held = || redis.command(&["EXISTS", "door"]).number() == 1;
-    eventually("it is gone", ms(1_500), || !is_alive(child));
+    eventually("the command has ended", ms(1_500), || !is_alive(child));
     eventually("the lease has ended", SOON, || !held());
     process.signal(Signal::CONT);
     assert_eq!(process.ended().code, 76);
@@ -573,7 +583,7 @@ fn waiting_command_sets_the_permits_again_when_redis_loses_them() {
     holder.wait_for("ready");
     let waiting = shell(&redis, words, "echo mine");
     let channel = "redisson_sc:{door}";
-    eventually("it waits", SOON, || {
+    eventually("the waiter is subscribed", SOON, || {
         redis.command(&["PUBSUB", "CHANNELS", channel]).list().len() == 1
     });
     redis.command(&["FLUSHALL"]);
@@ -637,7 +647,7 @@ fn fair_commands_run_in_the_order_in_which_they_came() {
             let waiter = shell(&redis, &["--fair"], &text);
             let queue = "redisson_lock_queue:{door}";
             let count = || redis.command(&["LLEN", queue]).number();
-            eventually("it waits", SOON, || count() == number + 1);
+            eventually("the waiter is in the queue", SOON, || count() == number + 1);
             waiter
         })
         .collect();
@@ -689,7 +699,7 @@ fn command_runs_on_one_of_ten_machines_in_each_period() {
     let ended: Vec<_> = all.into_iter().map(Process::ended).collect();
     let mut codes: Vec<_> = ended.iter().map(|it| it.code).collect();
     codes.sort_unstable();
-    assert_eq!(codes, [3, 75, 75, 75, 75, 75, 75, 75, 75, 75], "a failed command counts");
+    assert_eq!(codes, [3, 75, 75, 75, 75, 75, 75, 75, 75, 75], "a failed command counts as a run");
     let late = ended.iter().find(|it| it.code == 75).unwrap();
     assert!(
         late.err.contains("the command has already started in this period; retry in "),

@@ -38,7 +38,7 @@ fn token_of_another_hold_releases_nothing() {
     assert_eq!(redis.command(&["HGET", "door", &token]).text(), "1");
     assert_eq!(leasehold(&redis, &["unlock", "door", ""]).ended().code, 64);
     assert_eq!(leasehold(&redis, &["unlock", "door"]).ended().code, 64);
-    assert_eq!(leasehold(&redis, &["lock", "door"]).ended().code, 64, "a lease is needed");
+    assert_eq!(leasehold(&redis, &["lock", "door"]).ended().code, 64, "`lock` requires a lease");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn release_by_token_wakes_a_waiting_command() {
     let waiting = shell(&redis, &["-s"], "echo entered");
     let channel = "redisson_rwlock:{door}";
     let count = || redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number();
-    eventually("it waits", SOON, || count() == 1);
+    eventually("the waiter is subscribed", SOON, || count() == 1);
     assert_eq!(leasehold(&redis, &["unlock", "-x", "door", &token]).ended().code, 0);
     assert_eq!(waiting.ended().out, "entered\n");
 }
@@ -80,7 +80,9 @@ fn interrupted_lock_command_leaves_no_hold() {
     let token = lock(&redis, &["--ttl", "10m"]);
     let waiting = leasehold(&redis, &["lock", "--ttl", "10m", "door"]);
     let queue = "leasehold_lock__queue:{door}";
-    eventually("it waits", SOON, || redis.command(&["EXISTS", queue]).number() == 1);
+    eventually("the waiter is in the queue", SOON, || {
+        redis.command(&["EXISTS", queue]).number() == 1
+    });
     waiting.signal(Signal::TERM);
     assert_eq!(waiting.ended().code, 143);
     assert_eq!(redis.command(&["EXISTS", queue]).number(), 0);
@@ -121,7 +123,9 @@ fn forced_release_requires_the_yes_option_and_wakes_a_waiter() {
 
     let waiting = shell(&redis, &[], "echo entered");
     let queue = "leasehold_lock__queue:{door}";
-    eventually("it waits", SOON, || redis.command(&["EXISTS", queue]).number() == 1);
+    eventually("the waiter is in the queue", SOON, || {
+        redis.command(&["EXISTS", queue]).number() == 1
+    });
     let forced = leasehold(&redis, &["unlock", "--force", "--yes", "door"]).ended();
     assert_eq!(forced.code, 0);
     assert!(forced.err.contains(&format!("was held by `{token}`")), "{}", forced.err);
@@ -141,7 +145,9 @@ fn forced_release_of_a_fair_lock_wakes_the_first_waiter() {
     holder.wait_for("ready");
     let waiting = shell(&redis, fair, "echo entered");
     let queue = "redisson_lock_queue:{door}";
-    eventually("it waits", SOON, || redis.command(&["LLEN", queue]).number() == 1);
+    eventually("the waiter is in the queue", SOON, || {
+        redis.command(&["LLEN", queue]).number() == 1
+    });
     let forced = leasehold(&redis, &["unlock", "--force", "--yes", "door"]).ended();
     assert_eq!(forced.code, 0, "{}", forced.err);
     let ended = waiting.ended();
@@ -400,7 +406,7 @@ fn wait_command_continues_after_an_outage() {
     let redis = Redis::start();
     lock(&redis, &["--ttl", "10m"]);
     let waiting = leasehold(&redis, &["wait", "door"]);
-    eventually("it reads", SOON, || redis.calls().of("type") > 0);
+    eventually("`wait` sends requests", SOON, || redis.calls().of("type") > 0);
     redis.pause();
     waiting.wait_for_error("; still waiting\n");
     redis.resume();

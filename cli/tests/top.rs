@@ -24,7 +24,7 @@ fn top(redis: &Redis, before: &str) -> (Process, u32) {
     let terminal = Process::of(terminal);
     let pid = pid_in(terminal.wait_for("pid").trim());
     // `top` has drawn the first sample before it takes the second one.
-    eventually("it samples", SOON, || redis.calls().of("scan") > 1);
+    eventually("`top` takes its second sample", SOON, || redis.calls().of("scan") > 1);
     (terminal, pid)
 }
 
@@ -70,7 +70,7 @@ fn top_ends_when_its_terminal_is_gone() {
         redis.command(&["CONFIG", "RESETSTAT"]);
         let (terminal, pid) = top(&redis, before);
         terminal.signal(Signal::KILL);
-        eventually("it ends", SOON, || !is_alive(pid));
+        eventually("`top` has ended", SOON, || !is_alive(pid));
     }
 }
 
@@ -84,9 +84,13 @@ fn top_releases_by_force_after_a_yes() {
     std::thread::sleep(ms(1_000));
     terminal.write("n");
     std::thread::sleep(ms(300));
-    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1, "it was not confirmed");
+    assert_eq!(
+        redis.command(&["EXISTS", "door"]).number(),
+        1,
+        "a release without confirmation has no effect"
+    );
     // If the `y` comes before the question, the `y` has no effect, and this loop asks again.
-    eventually("it is released", SOON, || {
+    eventually("the lock is released", SOON, || {
         terminal.write("f");
         std::thread::sleep(ms(1_000));
         terminal.write("y");

@@ -118,7 +118,7 @@ fn ui_state_shows_holds_waiters_and_changes() {
     holder.wait_for("ready");
     let _waiting = leasehold(&redis, &["run", "door", "true"]);
     let mut state = Value::Null;
-    eventually("the waiter is seen", SOON, || {
+    eventually("the state shows the waiter", SOON, || {
         state = ui.state();
         row(&state, "door").is_some_and(|door| door["waiting"] == 1)
     });
@@ -126,18 +126,18 @@ fn ui_state_shows_holds_waiters_and_changes() {
     assert_eq!((&door["held"], &door["holders"][0]["exact"]), (&1.into(), &true.into()));
     let odd = &row(&state, "legacy").unwrap()["odd"];
     assert_eq!(odd[0], "hold never expires");
-    assert!(row(&state, "page").is_none(), "data of another program");
+    assert!(row(&state, "page").is_none(), "the state does not show data of another program");
     let granted = |state: &Value| state["events"].to_string().contains("granted");
     assert!(granted(&state) && state["lost"] == 0, "{state}");
 
-    eventually("the process is published", SOON, || {
+    eventually("the state shows the process of the holder", SOON, || {
         let process = row(&ui.state(), "door").unwrap()["holders"][0]["process"].to_string();
         process.contains("leasehold run ") && process.contains(&format!("(pid {})", holder.pid()))
     });
 
     // The holder was killed, so its lease expires.
     holder.signal(Signal::KILL);
-    eventually("the loss is seen", SOON, || {
+    eventually("the state counts the loss", SOON, || {
         state = ui.state();
         state["lost"] == 1
     });
@@ -158,7 +158,7 @@ fn ui_shows_locks_of_every_node_of_a_cluster() {
     let mut ui = command(&["ui", "--listen", "127.0.0.1:0", "--interval", "100ms"]);
     ui.env("REDIS_URL", &url);
     let ui = Ui::of(Process::of(ui));
-    eventually("all are seen", SOON, || ui.state()["held"] == 8);
+    eventually("the state shows all holds", SOON, || ui.state()["held"] == 8);
 }
 
 /// The page of a site that rebinds its name to 127.0.0.1 sends that name.
@@ -229,7 +229,7 @@ fn ui_force_releases_only_the_owners_that_the_page_showed() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     let ui = Ui::start(&redis, &["--allow-force"]);
-    eventually("it is seen", SOON, || ui.state()["held"] == 1);
+    eventually("the state shows the hold", SOON, || ui.state()["held"] == 1);
     let old = ui.force(&format!(r#"{{"name":"door","owners":["{OTHER}"]}}"#), &[]);
     assert_eq!(old.status, 409, "{old:?}");
     assert!(
@@ -242,11 +242,13 @@ fn ui_force_releases_only_the_owners_that_the_page_showed() {
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1);
 
     let waiting = leasehold(&redis, &["run", "door", "true"]);
-    eventually("it waits", SOON, || ui.state()["waiting"] == 1);
+    eventually("the state shows the waiter", SOON, || ui.state()["waiting"] == 1);
     let released = ui.force(&format!(r#"{{"name":"door","owners":["{OWNER}"]}}"#), &[]);
     assert_eq!((released.status, released.body), (200, format!(r#"{{"released":["{OWNER}"]}}"#)));
     assert_eq!(waiting.ended().code, 0, "the release was published");
-    eventually("it is an event", SOON, || ui.state()["events"].to_string().contains("forced"));
+    eventually("the events list the forced release", SOON, || {
+        ui.state()["events"].to_string().contains("forced")
+    });
     ui.process.signal(Signal::TERM);
     let ended = ui.process.ended();
     assert_eq!(ended.code, 143);
@@ -272,7 +274,7 @@ fn acl_user_of_the_guide_sees_locks_and_hazards() {
     let mut ui = command(&["ui", "--listen", "127.0.0.1:0", "--interval", "100ms"]);
     ui.env("REDIS_URL", format!("redis://ops:secret@127.0.0.1:{}/", redis.port()));
     let ui = Ui::of(Process::of(ui));
-    eventually("it is seen", SOON, || ui.state()["held"] == 1);
+    eventually("the state shows the hold", SOON, || ui.state()["held"] == 1);
     let state = ui.state();
     assert!(state["hazards"].to_string().contains("volatile-lru"), "{state}");
     assert!(!state.to_string().contains("secret"), "{state}");
@@ -292,7 +294,7 @@ fn ui_counts_a_writer_that_also_reads_as_one_holder() {
     redis.command(&["HSET", "door", "mode", "write", &format!("{OWNER}:write"), "1", OWNER, "1"]);
     redis.command(&["SET", &format!("{{door}}:{OWNER}:rwlock_timeout:1"), "1"]);
     let ui = Ui::start(&redis, &[]);
-    eventually("it has sampled often", SOON, || {
+    eventually("the history has more than 5 samples", SOON, || {
         ui.state()["history"].as_array().unwrap().len() > 5
     });
     let shown = ui.state();
@@ -304,16 +306,20 @@ fn ui_counts_a_writer_that_also_reads_as_one_holder() {
 fn ui_state_reports_an_unreachable_server_until_it_is_back() {
     let redis = Redis::start();
     let ui = Ui::start(&redis, &[]);
-    eventually("it samples", SOON, || ui.state()["pass_ms"].is_u64());
+    eventually("the first pass ends", SOON, || ui.state()["pass_ms"].is_u64());
     redis.pause();
-    eventually("a silent server is reported", SOON, || ui.state()["error"].is_string());
+    eventually("the state reports that the server does not reply", SOON, || {
+        ui.state()["error"].is_string()
+    });
     redis.resume();
-    eventually("it replies", SOON, || ui.state()["error"].is_null());
+    eventually("the state no longer reports an error", SOON, || ui.state()["error"].is_null());
     redis.stop();
-    eventually("it is reported", SOON, || ui.state()["error"].is_string());
+    eventually("the state reports that the server is unreachable", SOON, || {
+        ui.state()["error"].is_string()
+    });
     redis.start_again();
     redis.command(&["HSET", "door", OWNER, "1"]);
-    eventually("it is back", SOON, || {
+    eventually("the state shows the hold again, without an error", SOON, || {
         let state = ui.state();
         state["error"].is_null() && state["held"] == 1
     });
@@ -325,9 +331,9 @@ fn ui_state_has_the_fields_that_the_guide_lists() {
     redis.command(&["HSET", "door", OWNER, "1"]);
     redis.command(&["RPUSH", "redisson_lock_queue:{door}", OTHER]);
     let ui = Ui::start(&redis, &[]);
-    eventually("it is seen", SOON, || ui.state()["held"] == 1);
+    eventually("the state shows the hold", SOON, || ui.state()["held"] == 1);
     redis.command(&["HSET", "gate", OWNER, "1"]);
-    eventually("it changes", SOON, || ui.state()["events"][0].is_object());
+    eventually("the state has an event", SOON, || ui.state()["events"][0].is_object());
     let state = ui.state();
     let door = row(&state, "door").unwrap();
     let guide = include_str!("../../docs/guide/command.md");
@@ -345,7 +351,11 @@ fn ui_state_has_the_fields_that_the_guide_lists() {
             count += 1;
         }
     }
-    assert_eq!(guide.matches("\n| `").count(), count, "the guide lists a field that is gone");
+    assert_eq!(
+        guide.matches("\n| `").count(),
+        count,
+        "the guide lists a field that does not exist"
+    );
 }
 
 #[test]

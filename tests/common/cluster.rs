@@ -58,7 +58,11 @@ pub(crate) fn owner(cluster: &Cluster, name: &str) -> Arc<Redis> {
 /// Returns a master that does not have the slot of `name`.
 pub(crate) fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
     let owner = owner(cluster, name).port();
-    cluster.masters().into_iter().find(|node| node.port() != owner).expect("there are others")
+    cluster
+        .masters()
+        .into_iter()
+        .find(|node| node.port() != owner)
+        .expect("the cluster has several masters")
 }
 
 /// Whether this node, which may be a replica, has a key `name`.

@@ -92,17 +92,17 @@ pub(crate) async fn healed(
 /// Returns the guard of `waiter`, which must acquire within `SOON`.
 pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
     let entered = within(SOON, "the waiter enters", waiter).await;
-    entered.expect("the waiter does not panic").expect("the waiter enters")
+    entered.expect("the waiter does not panic").expect("the waiter acquires")
 }
 
 /// Releases `guard`, the last guard of its hold. The hold must not have been lost.
 pub(crate) async fn release_guard(guard: LockGuard) {
-    assert_eq!(guard.release().await.expect("the server answers"), Release::Released);
+    assert_eq!(guard.release().await.expect("the server replies"), Release::Released);
 }
 
 /// Releases `guard`, one of the two guards of its hold.
 pub(crate) async fn release_one_of_two(guard: LockGuard) {
-    let left = guard.release().await.expect("the server answers");
+    let left = guard.release().await.expect("the server replies");
     assert_eq!(left, Release::StillHeld { count: 1 });
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn comes_true(what: &str, condition: impl Fn() -> bool) {
 
 /// Waits until the server has a subscriber of `channel`.
 pub(crate) fn until_subscribed(redis: &Redis, channel: &str) {
-    eventually("somebody listens", SOON, || subscribers(redis, channel) == 1);
+    eventually("the channel has a subscriber", SOON, || subscribers(redis, channel) == 1);
 }
 
 /// Waits until a waiter of `channel` is subscribed, has repeated its request after the
@@ -127,7 +127,7 @@ pub(crate) fn until_subscribed(redis: &Redis, channel: &str) {
 pub(crate) fn until_asleep(redis: &Redis, channel: &str, before: &Calls) {
     until_subscribed(redis, channel);
     let asked = || redis.calls().since(before).of("evalsha") >= 2;
-    eventually("it has asked again", SOON, asked);
+    eventually("the subscribed waiter has repeated its request", SOON, asked);
 }
 
 /// The lines of `CLIENT LIST` that describe connections of Leasehold clients.
@@ -207,7 +207,7 @@ impl<'a> Listener<'a> {
         // `END`.
         self.redis.command(&["PUBLISH", &self.channel, END]);
         let mut next = || {
-            let message = self.connection.next_reply().expect("the message comes");
+            let message = self.connection.next_reply().expect("the message arrives");
             message.list()[2].text().to_owned()
         };
         std::iter::from_fn(|| Some(next()).filter(|message| message != END)).collect()
@@ -275,7 +275,9 @@ pub(crate) fn places(redis: &Redis, name: &str) -> usize {
 /// Waits until the queue of `name` has `number` entries.
 #[track_caller]
 pub(crate) fn until_places(redis: &Redis, name: &str, number: usize) {
-    eventually("they have their places", SOON, || places(redis, name) == number);
+    eventually("the queue has the expected number of entries", SOON, || {
+        places(redis, name) == number
+    });
 }
 
 /// Asserts that `error` reports a text that is not a number, and that the error does not contain
@@ -289,7 +291,7 @@ pub(crate) fn is_no_number(error: &Error, there: &str) {
 /// A client that logs in as an existing user.
 pub(crate) async fn as_user(redis: &Redis, user: &str) -> Client {
     let builder = Client::builder().credentials(user, "secret");
-    builder.connect(&redis.url()).await.expect("it may connect")
+    builder.connect(&redis.url()).await.expect("the user may connect")
 }
 
 /// Starts a proxy that forwards to `port`. Returns the address of the proxy, which no certificate
@@ -366,7 +368,7 @@ impl Chain {
             clients.push(client(redis).await);
         }
         let tasks = clients.iter().map(|client| {
-            let lock = set(client.lock(name).expect("it is a name"));
+            let lock = set(client.lock(name).expect("the name is valid"));
             tokio::spawn(async move {
                 loop {
                     let guard = lock.acquire().await.expect("the server is up");
@@ -377,7 +379,7 @@ impl Chain {
         });
         let tasks = tasks.collect();
         let all_have_it = || clients.iter().all(|client| client.stats().granted > 3);
-        eventually("they take turns", secs(15), all_have_it);
+        eventually("each client acquires repeatedly", secs(15), all_have_it);
         Self { clients, tasks }
     }
 
@@ -396,7 +398,7 @@ impl Drop for Chain {
 /// The tokens of two holds. The first holder was paused until its lease ended, and then the second
 /// holder acquired.
 pub(crate) async fn stopped_and_next(redis: &Redis) -> (u64, u64) {
-    let lock = client(redis).await.fenced_lock("orders:42").expect("it is a name");
+    let lock = client(redis).await.fenced_lock("orders:42").expect("the name is valid");
     let stopped = lock.clone().lease(ms(100)).acquire().await.expect("the server is up");
     let next = within(SOON, "the next one enters", lock.acquire()).await;
     let next = next.expect("the server is up");

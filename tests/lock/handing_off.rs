@@ -35,7 +35,7 @@ impl World {
 /// Returns the guard of `waiter`, which must acquire without a request.
 async fn handed(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
     let entered = timeout(WITHOUT_ASKING, waiter).await;
-    entered.expect("it enters without asking").unwrap().unwrap()
+    entered.expect("the waiter acquires without a request").unwrap().unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -108,8 +108,8 @@ impl Process {
         command.process_group(0).env("SHELL", "/bin/sh");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let (out, reads_out) = collected(child.stdout.take().expect("it is a pipe"));
-        let (err, reads_err) = collected(child.stderr.take().expect("it is a pipe"));
+        let (out, reads_out) = collected(child.stdout.take().expect("stdout is a pipe"));
+        let (err, reads_err) = collected(child.stderr.take().expect("stderr is a pipe"));
         let input = Mutex::new(child.stdin.take());
         Self { child, input, out, err, readers: vec![reads_out, reads_err] }
     }
@@ -130,7 +130,7 @@ impl Process {
         }) {
             panic!("no line {}", what());
         }
-        found.expect("it was found")
+        found.expect("the loop ends with the line")
     }
 
     /// Waits until the process has written this text to stderr.
@@ -141,7 +141,11 @@ impl Process {
 
     pub(crate) fn write(&self, text: &str) {
         let mut input = self.input.lock().unwrap();
-        input.as_mut().expect("it is open").write_all(text.as_bytes()).expect("it reads");
+        input
+            .as_mut()
+            .expect("stdin is open")
+            .write_all(text.as_bytes())
+            .expect("the process reads its input");
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -165,14 +169,14 @@ impl Process {
         use std::os::unix::process::ExitStatusExt;
         let mut status = None;
         eventually("the process ends", SOON, || {
-            status = self.child.try_wait().expect("it is ours");
+            status = self.child.try_wait().expect("the process is a child of the test");
             status.is_some()
         });
         self.input.lock().unwrap().take();
         for reader in self.readers.drain(..) {
-            reader.join().expect("it only reads");
+            reader.join().expect("the reader thread does not panic");
         }
-        let status = status.expect("it has ended");
+        let status = status.expect("the process has ended");
         let code = status.code().unwrap_or_else(|| -status.signal().unwrap_or_default());
         let text = |of: &Mutex<String>| of.lock().unwrap().clone();
         Ended { code, out: text(&self.out), err: text(&self.err) }
@@ -213,8 +217,8 @@ fn poll(limit: Duration, mut check: impl FnMut() -> bool) -> bool {
 
 /// Sends a signal to a process of the test.
 pub(crate) fn kill(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(pid.cast_signed()).expect("it is an id");
-    kill_process(pid, signal).expect("it is there");
+    let pid = Pid::from_raw(pid.cast_signed()).expect("the pid is not 0");
+    kill_process(pid, signal).expect("the process exists");
 }
 
 /// Returns the number at the end of a line.
