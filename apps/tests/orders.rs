@@ -73,7 +73,7 @@ async fn late_write_of_an_old_hold_is_refused() {
     let world = World::with_one_order();
     let slow = world.shop(Duration::from_secs(3)).await;
     let late = tokio::spawn(post(slow, "/orders/42/add/5"));
-    eventually("it has read", SOON, || world.total_and_token() == "10|1");
+    eventually("the request has read the order", SOON, || world.total_and_token() == "10|1");
     let shop = world.shop(Duration::ZERO).await;
     assert!(shop.locks.lock("orders:42").unwrap().force_release().await.unwrap());
 

@@ -130,7 +130,7 @@ impl Crew {
             Language::Java => (java(&self.plan.url), format!("java-{number}")),
         };
         let log = self.plan.folder.join(format!("{process}.log"));
-        command.stderr(File::create(log).expect("the folder is there"));
+        command.stderr(File::create(log).expect("the folder exists"));
         let all = || Place::of_all(self.plan.url.clone());
         let place = if at == 0 { self.plan.apart.clone() } else { all() };
         let orders = self.orders(language, number, process, place);

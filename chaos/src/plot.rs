@@ -25,7 +25,7 @@ impl Plot {
             self.left.clone_from(&self.faults);
             self.rng.shuffle(&mut self.left);
         }
-        (self.left.pop().expect("there are faults"), self.rng.fork())
+        (self.left.pop().expect("the list of faults is not empty"), self.rng.fork())
     }
 }
 

@@ -139,7 +139,7 @@ impl Run {
         for Object { name, .. } in self.renewed.values().filter(|it| it.kind == Kind::Latch) {
             look(&self.record).opened.insert(name.clone(), now());
             let opened = self.client.latch(name).and_then(|it| it.count_down());
-            opened.expect("the servers answer");
+            opened.expect("the servers reply");
         }
     }
 
@@ -278,7 +278,7 @@ fn fill(client: &Client, object: &Object) {
         | Kind::Election
         | Kind::Queue => return,
     };
-    set.expect("the servers answer");
+    set.expect("the servers reply");
 }
 
 fn report_text(
@@ -303,7 +303,7 @@ fn report_text(
         entered("java"),
         record.writes.len(),
     )
-    .expect("a text takes everything");
+    .expect("writing to a string cannot fail");
     let done = record.holds.values().filter(|it| it.done).count();
     let (fair, overtaken) = overtaking(record, objects);
     writeln!(
@@ -311,9 +311,9 @@ fn report_text(
         "{} elements pushed, {done} done. {overtaken} of {fair} grants of fair locks overtook an older request.",
         record.pushed.len(),
     )
-    .expect("a text takes everything");
+    .expect("writing to a string cannot fail");
     writeln!(text, "Questions without a hold: {:?}.", record.refusals)
-        .expect("a text takes everything");
+        .expect("writing to a string cannot fail");
     text
 }
 

@@ -41,8 +41,8 @@ impl Worker {
     pub fn start(mut command: Command, orders: &Orders, record: &Shared) -> Self {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-        let stdin = child.stdin.take().expect("we asked for a pipe");
-        let output = child.stdout.take().expect("we asked for a pipe");
+        let stdin = child.stdin.take().expect("stdin is a pipe");
+        let output = child.stdout.take().expect("stdout is a pipe");
         let process = orders.process.clone();
         let reader = {
             let (process, record) = (process.clone(), Arc::clone(record));
@@ -50,7 +50,7 @@ impl Worker {
         };
         let record = Arc::clone(record);
         let mut worker = Self { process, child, orders: stdin, reader: Some(reader), record };
-        worker.tell(&serde_json::to_string(orders).expect("texts and numbers"));
+        worker.tell(&serde_json::to_string(orders).expect("orders contain only texts and numbers"));
         worker
     }
 
@@ -68,11 +68,11 @@ impl Worker {
     pub fn wait_until_ready(&self, started: u64) {
         let limit = started + nanos(START);
         while !look(&self.record).ready.contains_key(&self.process) {
-            assert!(now() < limit, "{} does not begin", self.process);
+            assert!(now() < limit, "{} has not started in time", self.process);
             sleep(PAUSE);
         }
         let at = look(&self.record).ready[&self.process];
-        assert!((started..=now()).contains(&at), "{} has another clock", self.process);
+        assert!((started..=now()).contains(&at), "{} uses another clock", self.process);
     }
 
     /// Orders the worker to contend for the name `to` instead of `name`.
@@ -91,7 +91,7 @@ impl Worker {
     pub fn kill(&mut self) {
         // This fails if the process has already ended.
         self.child.kill().ok();
-        self.child.wait().expect("our own child");
+        self.child.wait().expect("a child process can be waited for");
         let at = now();
         self.reader.take().map(JoinHandle::join);
         look(&self.record).deaths.entry(self.process.clone()).or_insert(at);
@@ -107,7 +107,7 @@ impl Worker {
     pub fn wait_until_gone(&mut self, limit: Duration) -> Option<String> {
         let limit = now() + nanos(limit);
         loop {
-            match self.child.try_wait().expect("our own child") {
+            match self.child.try_wait().expect("a child process can be waited for") {
                 Some(status) => {
                     self.kill();
                     return (!status.success())
@@ -123,7 +123,7 @@ impl Worker {
     }
 
     fn order(&mut self, order: &Order) {
-        self.tell(&serde_json::to_string(order).expect("texts"));
+        self.tell(&serde_json::to_string(order).expect("an order contains only texts"));
     }
 
     fn tell(&mut self, line: &str) {
@@ -132,7 +132,8 @@ impl Worker {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("our own child, not waited for");
+        kill_process(Pid::from_child(&self.child), signal)
+            .expect("the child process has not been waited for");
     }
 }
 

@@ -110,6 +110,6 @@ impl WorkerEvent {
     /// The event as a line.
     #[must_use]
     pub fn line(&self) -> String {
-        serde_json::to_string(self).expect("it is made of texts and numbers")
+        serde_json::to_string(self).expect("an event contains only texts and numbers")
     }
 }

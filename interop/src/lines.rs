@@ -71,7 +71,7 @@ impl Lines {
 }
 
 fn parse(line: &str) -> Value {
-    serde_json::from_str(line).unwrap_or_else(|e| panic!("the process said `{line}`: {e}"))
+    serde_json::from_str(line).unwrap_or_else(|e| panic!("the process wrote `{line}`: {e}"))
 }
 
 /// A panic leaves no partial change under these mutexes, so a poisoned mutex can be used.

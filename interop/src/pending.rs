@@ -52,7 +52,7 @@ impl Pending {
         }
         match self.receiver.recv_timeout(limit) {
             Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => panic!("{} is not over after {limit:?}", self.what),
+            Err(RecvTimeoutError::Timeout) => panic!("{} has not ended after {limit:?}", self.what),
             Err(RecvTimeoutError::Disconnected) => panic!("the process ended during {}", self.what),
         }
     }

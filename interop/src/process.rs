@@ -28,11 +28,11 @@ impl Process {
     pub(crate) fn start(mut command: Command) -> io::Result<Self> {
         let asked_by = Location::caller();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let commands = child.stdin.take().expect("we asked for a pipe");
-        let answers = child.stdout.take().expect("we asked for a pipe");
+        let commands = child.stdin.take().expect("stdin is a pipe");
+        let answers = child.stdout.take().expect("stdout is a pipe");
         let Some((ready, lines)) = Lines::open(commands, answers) else {
             let status = child.wait();
-            panic!("{command:?} of {asked_by} ended without a word ({status:?}); see stderr");
+            panic!("{command:?} of {asked_by} ended without output ({status:?}); see stderr");
         };
         Ok(Self { child, lines: Arc::new(lines), ready })
     }
@@ -68,8 +68,8 @@ impl Process {
         let mut command = Map::new();
         command.insert("op".into(), Value::from("shutdown"));
         let done = Pending::new("shutdown".into(), self.lines.send(command)).wait(PATIENCE);
-        assert!(done.is_true(), "shutdown answered {done:?}");
-        self.child.wait().expect("our own child")
+        assert!(done.is_true(), "the reply to shutdown was {done:?}");
+        self.child.wait().expect("a child process can be waited for")
     }
 }
 

@@ -35,7 +35,8 @@ impl Rust {
     pub fn start(setup: &Setup) -> Self {
         let mut command = Command::new(binary());
         command.args(setup.arguments());
-        let process = Process::start(command).unwrap_or_else(|e| panic!("no rust_peer: {e}"));
+        let process =
+            Process::start(command).unwrap_or_else(|e| panic!("rust_peer does not start: {e}"));
         let ready = process.ready();
         assert!(ready["ready"] == true, "Leasehold does not start: {ready}");
         Self { id: process.text("id"), process }

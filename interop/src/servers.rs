@@ -36,7 +36,7 @@ pub trait Servers {
     #[track_caller]
     fn until_asleep(&self, kind: Kind, name: &str, count: i64) {
         let ask = ["PUBSUB", Self::COUNTED_BY, &kind.channel(name)];
-        eventually("a waiter listens", PATIENCE, || {
+        eventually("the waiters are subscribed", PATIENCE, || {
             self.at(name).command(&ask).list()[1].number() == count
         });
         sleep(QUESTION);

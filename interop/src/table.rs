@@ -112,7 +112,7 @@ fn aligned(lines: &[[String; 4]]) -> String {
         cells.collect::<Vec<_>>().join(" | ").trim_end().to_owned() + "\n"
     };
     let rule = widths.iter().map(|&width| "-".repeat(width)).collect::<Vec<_>>().join("-|-");
-    let (head, body) = lines.split_first().expect("there is a head");
+    let (head, body) = lines.split_first().expect("the table has a head");
     format!("{}{rule}\n{}", show(head), body.iter().map(show).collect::<String>())
 }
 

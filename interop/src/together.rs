@@ -167,7 +167,7 @@ pub fn until_asleep(redis: &Redis, name: &str, count: i64) {
 /// Waits until `count` clients are subscribed to `channel`, have sent one more request, and sleep.
 #[track_caller]
 pub fn until_asleep_on(redis: &Redis, channel: &str, count: i64) {
-    eventually("a waiter listens", Duration::from_secs(10), || {
+    eventually("the waiters are subscribed", Duration::from_secs(10), || {
         redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number() == count
     });
     sleep(Duration::from_millis(200));
@@ -193,5 +193,7 @@ pub fn wake_up(left: &Answer, entered: &Answer) -> Duration {
 #[must_use]
 #[track_caller]
 pub fn since(earlier: SystemTime, later: SystemTime) -> Duration {
-    later.duration_since(earlier).unwrap_or_else(|e| panic!("too early by {:?}", e.duration()))
+    later
+        .duration_since(earlier)
+        .unwrap_or_else(|e| panic!("`later` is earlier by {:?}", e.duration()))
 }

@@ -131,8 +131,11 @@ fn java_and_rust_continue_when_one_client_of_each_dies() {
 
     // then no addition counts twice, neither of the dead processes nor of the living ones
     let all = counted();
-    assert!(all > after_one, "nobody went on after {after_one}");
-    assert!(ours.total + theirs.total < all, "the dead had done nothing: {ours:?} {theirs:?}");
+    assert!(all > after_one, "the count grows after {after_one}");
+    assert!(
+        ours.total + theirs.total < all,
+        "the dead processes have counted, too: {ours:?} {theirs:?}"
+    );
     assert_one_by_one(monitor, all);
 
     // and the living processes continue, after at most one ttl for each dead one
@@ -202,7 +205,11 @@ fn java_and_rust_readers_share_and_writers_are_alone() {
     assert_eq!(counted, total(&writing[0]) + total(&writing[1]));
     assert_one_by_one(monitor, counted);
     assert_eq!(redis.command(&["GET", "counter:readers"]).text(), "0");
-    assert_eq!(redis.command(&["GET", "counter:beside"]).text(), "seen", "none read together");
+    assert_eq!(
+        redis.command(&["GET", "counter:beside"]).text(),
+        "seen",
+        "two threads have read at the same time"
+    );
     // and every thread took part
     for report in reading.iter().chain(&writing).flatten() {
         assert!(report.done.iter().all(|&done| done > 0), "{report:?}");

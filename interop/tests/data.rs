@@ -177,10 +177,10 @@ fn texts_have_the_same_bytes<KC: Codec<String>, VC: Codec<String>>(
             |op: &str| both.ask(op, "texts", json!({ "codec": codec, "key": key, "value": text }));
         map.insert(&key, text).unwrap();
         assert_eq!(ask("map.get").text(), *text);
-        assert!(ask("map.removeIf").is_true(), "other bytes than Java's: {text}");
+        assert!(ask("map.removeIf").is_true(), "Java finds the same bytes: {text}");
         ask("map.put");
         assert_eq!(map.get(&key).unwrap().as_ref(), Some(text));
-        assert!(map.remove_if(&key, text).unwrap(), "other bytes than Java's: {text}");
+        assert!(map.remove_if(&key, text).unwrap(), "Rust finds the same bytes: {text}");
     }
 }
 
@@ -227,7 +227,11 @@ fn computed_by_one_side<S: Servers>(both: &Both<S>) {
         });
         let expected = if java_first { "java" } else { "rust" };
         assert_eq!((&*of_java, &*of_rust), (expected, expected), "{key}");
-        assert!(start.elapsed() < SECOND * 5 / 2, "both computed: {:?}", start.elapsed());
+        assert!(
+            start.elapsed() < SECOND * 5 / 2,
+            "only one client computes the value: {:?}",
+            start.elapsed()
+        );
     }
 }
 
@@ -311,10 +315,10 @@ fn entry_with_a_ttl_expires_for_java_and_rust() {
     };
     orders.insert_for(KEY, &7, SECOND).unwrap();
     assert_eq!(java("map.get", 0), "7");
-    eventually("the entry of Rust ends", SECOND * 5, || java("map.get", 0) == "nothing");
+    eventually("the entry of Rust expires", SECOND * 5, || java("map.get", 0) == "nothing");
     assert_eq!(java("map.putFor", 1_000), "nothing");
     assert_eq!(orders.get(KEY).unwrap(), Some(8));
-    eventually("the entry of Java ends", SECOND * 5, || orders.get(KEY).unwrap().is_none());
+    eventually("the entry of Java expires", SECOND * 5, || orders.get(KEY).unwrap().is_none());
 }
 
 /// The tests that are repeated for every deployment. All codecs are tested on a single server only.

@@ -268,7 +268,7 @@ fn call_to_a_dead_java_process_fails() {
 
     let started = Instant::now();
     _ = thread.lock("door");
-    unreachable!("answered after {:?}", started.elapsed());
+    unreachable!("the lock call returned after {:?}", started.elapsed());
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn is_free(redis: &Redis, name: &str) -> bool {
 
 /// Waits until a waiter is subscribed, has sent one more request, and sleeps.
 fn until_somebody_listens(redis: &Redis) {
-    eventually("a waiter listens", SECOND * 10, || {
+    eventually("a waiter is subscribed", SECOND * 10, || {
         redis.command(&["PUBSUB", "CHANNELS"]).list().len() == 1
     });
     sleep(SECOND / 5);

@@ -24,7 +24,7 @@ async fn sees(leaders: &mut Observer, value: Option<&str>) -> Leader {
             }
         }
     };
-    timeout(SOON, seen).await.expect("it sees the leader")
+    timeout(SOON, seen).await.expect("the client sees the leader in time")
 }
 
 #[test]

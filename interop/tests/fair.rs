@@ -21,7 +21,7 @@ fn queue(redis: &Redis) -> Vec<String> {
 fn queues(redis: &Redis, thread: &Thread) -> Pending {
     let before = queue(redis).len();
     let waiting = thread.start_lock("door");
-    eventually("it queues", SECOND * 10, || queue(redis).len() == before + 1);
+    eventually("the waiter is in the queue", SECOND * 10, || queue(redis).len() == before + 1);
     waiting
 }
 
@@ -40,7 +40,7 @@ fn is_whole(redis: &Redis) {
 
 fn nothing_stays(redis: &Redis) {
     let keys = || redis.command(&["KEYS", "*"]).texts().len();
-    eventually("nothing is left", SECOND * 10, || keys() == 0);
+    eventually("no key is left", SECOND * 10, || keys() == 0);
 }
 
 /// Releases the first hold, and asserts that the waiters acquire in this order.
@@ -97,7 +97,7 @@ fn release_wakes_the_queue_head_of_the_other_language() {
     ] {
         assert!(holder.lock("door").acquired());
         assert!(!waiter.try_lock("door").acquired());
-        assert!(queue(&both.redis).is_empty(), "a try does not queue");
+        assert!(queue(&both.redis).is_empty(), "a try leaves no queue entry");
         let waiting = queues(&both.redis, &waiter);
         // After this pause, the waiter is subscribed.
         sleep(SECOND / 2);
@@ -120,10 +120,10 @@ fn timed_out_waiter_leaves_the_queue_of_both_languages() {
         let holder = both.rust.thread("holder").fair();
         assert!(holder.lock("door").acquired());
         let short = leaves.start_try_lock_within("door", SECOND);
-        eventually("it queues", SECOND, || queue(&both.redis).len() == 1);
+        eventually("the first waiter is in the queue", SECOND, || queue(&both.redis).len() == 1);
         let waiting = queues(&both.redis, &next);
         assert!(!short.wait(SECOND * 10).acquired());
-        eventually("it leaves", SECOND, || queue(&both.redis).len() == 1);
+        eventually("the first waiter leaves the queue", SECOND, || queue(&both.redis).len() == 1);
         is_whole(&both.redis);
         in_order(&both.redis, &holder, vec![(next, waiting)]);
         shown("fair: a waiter that times out leaves the queue", way);
@@ -160,7 +160,7 @@ fn killed_java_waiter_leaves_the_fair_queue_after_its_timeout() {
     let (holder, rust) = (both.rust.thread("holder").fair(), both.rust.thread("waiter").fair());
     assert!(holder.lock_for("door", SECOND * 2).acquired());
     let dead = both.java.thread("dead").fair().start_try_lock_within("door", SECOND * 4);
-    eventually("it queues", SECOND, || queue(&both.redis).len() == 1);
+    eventually("the Java waiter is in the queue", SECOND, || queue(&both.redis).len() == 1);
     let waiting = queues(&both.redis, &rust);
     both.java.kill();
     drop(dead);

@@ -28,7 +28,7 @@ fn tokens_grow_across_java_and_rust_holders() {
             assert!(token > last, "{redisson:?}: {token} after {last}");
             last = token;
         }
-        assert_eq!(counter(&both.redis), last, "each hold has drawn one");
+        assert_eq!(counter(&both.redis), last, "each hold has drawn one token");
     }
     shown("fenced: tokens grow with each holder", Way::RustToJava);
     shown("fenced: tokens grow with each holder", Way::JavaToRust);
@@ -52,7 +52,7 @@ fn java_token_grows_per_lock_call_and_rust_token_per_hold() {
 
     let rust = both.rust.thread("T1").fenced();
     assert_eq!(enters(&rust), 6);
-    assert_eq!(enters(&rust), 6, "entered again");
+    assert_eq!(enters(&rust), 6, "a reentry keeps the token");
     assert_eq!(rust.hold_count("door").number(), 2);
     for _ in 0..2 {
         assert!(rust.unlock("door").is_true());
@@ -70,7 +70,7 @@ fn java_reads_the_last_token_and_rust_the_token_of_its_hold() {
     assert_eq!(enters(&java), 1);
     let tasks = ["T1", "T2", "T3", "T4"].map(|name| both.rust.thread(name).fenced());
     let mut waiting: Vec<_> = tasks.iter().map(|task| (task, task.start_lock("door"))).collect();
-    eventually("all wait", SECOND * 10, || both.rust.waiting() == 4);
+    eventually("all tasks wait", SECOND * 10, || both.rust.waiting() == 4);
     both.until_asleep("door", 1);
 
     // when the first task acquires, and also draws tokens for the tasks behind it
@@ -106,7 +106,7 @@ fn rust_grant_reserves_tokens_for_up_to_64_waiting_tasks() {
         let tasks: Vec<_> =
             (0..tasks).map(|task| both.rust.thread(&format!("T{task}")).fenced()).collect();
         let mut waiting = tasks.iter().map(|task| (task, task.start_lock("door"))).collect();
-        eventually("all wait", SECOND * 10, || both.rust.waiting() == tasks.len() as u64);
+        eventually("all tasks wait", SECOND * 10, || both.rust.waiting() == tasks.len() as u64);
         both.until_asleep("door", 1);
 
         assert!(java.unlock("door").is_true());
@@ -225,7 +225,7 @@ fn invalid_or_full_token_counter_rejects_every_acquisition() {
     both.redis.command(&["SET", COUNTER, "many"]);
     for side in [both.java.thread("T1").fenced(), both.rust.thread("T1").fenced()] {
         let refused = side.lock("door");
-        let failure = refused.failure().expect("there is no token");
+        let failure = refused.failure().expect("the lock call fails without a token");
         let reported = ["not an integer", "not a counter of fencing tokens"];
         assert!(reported.iter().any(|words| failure.message.contains(words)), "{failure:?}");
         assert!(!side.is_locked("door").is_true());
@@ -312,7 +312,9 @@ fn enters(thread: &Thread) -> i64 {
 /// Waits until one of the waiters has acquired.
 #[track_caller]
 fn one_enters<'a>(waiting: &mut Vec<(&'a Thread, Pending)>) -> &'a Thread {
-    eventually("one enters", SECOND * 10, || waiting.iter().any(|(_, pending)| pending.is_done()));
+    eventually("one waiter has acquired", SECOND * 10, || {
+        waiting.iter().any(|(_, pending)| pending.is_done())
+    });
     let first = waiting.iter().position(|(_, pending)| pending.is_done()).unwrap();
     let (thread, pending) = waiting.remove(first);
     assert!(pending.wait(SECOND).acquired());

@@ -40,7 +40,7 @@ fn create_all(redis: &Redis, java: &Java) -> Vec<Pending> {
     assert!(thread.fair().lock("fair").acquired());
     let queues = java.thread("T3").fair().start_lock("fair");
     let queue = || redis.command(&["LLEN", "redisson_lock_queue:{fair}"]).number();
-    eventually("it queues", Duration::from_secs(10), || queue() == 1);
+    eventually("the waiter is in the queue", Duration::from_secs(10), || queue() == 1);
     assert!(thread.fenced().lock("fenced").acquired());
     assert!(thread.reads().lock("booth").acquired());
     assert!(java.thread("T4").reads().lock("booth").acquired());

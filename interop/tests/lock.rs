@@ -222,7 +222,7 @@ fn java_holder_notices_a_forced_release_only_when_it_asks() {
     sleep(SECOND * 2);
     let ttl = java.remain_time_to_live("door").number();
     // If Java had renewed the hold of Rust, the lease would be at most three seconds.
-    assert!((3_001..=10_000).contains(&ttl), "renewed by another: {ttl}");
+    assert!((3_001..=10_000).contains(&ttl), "Java does not renew the lease: {ttl}");
     assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
     assert!(rust.is_held("door").is_true());
     assert!(rust.unlock("door").is_true());
@@ -268,16 +268,14 @@ fn killed_waiter_blocks_no_other_waiter() {
             Way::RustToJava => (SECOND * 10, vec![]),
             Way::JavaToRust => (SECOND * 25, vec![queue]),
         };
-        eventually("nothing else is left", SECOND * 10, || {
+        eventually("no other key is left", SECOND * 10, || {
             both.redis.command(&["KEYS", "*"]).texts() == extra
         });
         if !extra.is_empty() {
             let ttl = both.redis.command(&["PTTL", queue]).number();
             assert!((1..=15_000).contains(&ttl), "{ttl}");
         }
-        eventually("nothing is left", rest, || {
-            both.redis.command(&["KEYS", "*"]).list().is_empty()
-        });
+        eventually("no key is left", rest, || both.redis.command(&["KEYS", "*"]).list().is_empty());
     }
 }
 

@@ -64,7 +64,7 @@ struct Inside(AtomicBool);
 
 impl Inside {
     fn visit(&self) {
-        assert!(!self.0.swap(true, SeqCst), "two holders");
+        assert!(!self.0.swap(true, SeqCst), "there is only one holder");
         sleep(Duration::from_millis(5));
         self.0.store(false, SeqCst);
     }

@@ -27,7 +27,7 @@ fn latches(both: &Together) -> [Pair; 2] {
 /// Waits until a client is subscribed to `channel`, has sent one more request, and sleeps.
 #[track_caller]
 fn until_asleep(redis: &Redis, channel: &str) {
-    eventually("a waiter listens", SECOND * 10, || {
+    eventually("a waiter is subscribed", SECOND * 10, || {
         redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number() == 1
     });
     sleep(SECOND / 5);

@@ -54,7 +54,7 @@ impl Both {
     /// Waits until `count` clients are subscribed and sleep.
     #[track_caller]
     fn until_asleep(&self, count: i64) {
-        eventually("a waiter listens", SECOND * 10, || {
+        eventually("the waiters are subscribed", SECOND * 10, || {
             self.redis.command(&["PUBSUB", "NUMSUB", CHANNEL]).list()[1].number() == count
         });
         sleep(SECOND / 5);
@@ -68,8 +68,9 @@ impl Both {
 }
 
 fn ids(answer: &Answer) -> Vec<PermitId> {
-    let ids = answer.value()["ids"].as_array().expect("a list of ids").iter();
-    ids.map(|id| PermitId::new(id.as_str().expect("a text")).expect("an id")).collect()
+    let ids = answer.value()["ids"].as_array().expect("the reply has a list of ids").iter();
+    ids.map(|id| PermitId::new(id.as_str().expect("an id is a text")).expect("the text is an id"))
+        .collect()
 }
 
 fn release_guard(guard: ExpirablePermits) {
@@ -195,15 +196,19 @@ fn each_language_finds_permits_of_the_other_by_their_ids() {
     let left = both.rust.lease_of(guard.ids()[0]).unwrap().unwrap();
     assert!(left > SECOND * 50, "{left:?}");
     assert!(both.ask("tryRelease", json!({ "permit": ours })).is_true());
-    assert!(guard.release().unwrap().into_result().is_err(), "taken by Java");
+    assert!(guard.release().unwrap().into_result().is_err(), "Java has released the permit");
     shown("permits: known by their ids", Way::RustToJava);
 
     let theirs = ids(&both.ask("acquire", json!({})))[0];
-    assert_eq!(both.rust.lease_of(theirs).unwrap(), Some(Duration::MAX), "no lease, no end");
+    assert_eq!(
+        both.rust.lease_of(theirs).unwrap(),
+        Some(Duration::MAX),
+        "a permit without a lease never expires"
+    );
     assert!(both.rust.update_lease(theirs, SECOND * 60).unwrap());
     assert!(both.rust.release_id(theirs).unwrap());
     let released = both.ask("release", json!({ "permit": theirs.to_string() }));
-    assert!(released.failure().is_some(), "Java throws at what it does not hold");
+    assert!(released.failure().is_some(), "Java cannot release a permit that is not held");
     both.agree([2, 0, 2]);
     shown("permits: known by their ids", Way::JavaToRust);
 }
@@ -293,7 +298,7 @@ fn contenders(version: Redisson, count: u32) {
     let theirs = theirs.wait(SECOND * 120);
     let most = theirs.value()["most"].as_i64().unwrap().max(ours);
     assert_eq!(theirs.value()["done"], THREADS * ROUNDS);
-    assert!(most <= i64::from(count), "{most} were inside, {count} may");
+    assert!(most <= i64::from(count), "{most} threads were inside, {count} are allowed");
     let all = i64::from(count);
     both.agree([all, 0, all]);
 }

@@ -34,7 +34,7 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
     for (waiting, owner) in waiting.into_iter().zip(&owners) {
         let guard = scene.runtime.block_on(waiting).unwrap();
         assert_eq!(guard.owner().as_str(), *owner);
-        assert!(!scene.places().contains(owner), "its place goes");
+        assert!(!scene.places().contains(owner), "the queue entry of the holder is removed");
         // Within this pause, the next client sends a request if it was notified to do so.
         sleep(SECOND / 10);
         if !scene.places().is_empty() {
@@ -77,7 +77,7 @@ fn queue_entry_has_the_owner_and_the_arrival_time() {
 
     // A request renews the queue, and keeps the position of the entry.
     scene.redis.command(&["PEXPIRE", QUEUE, "10000"]);
-    eventually("it looks", SECOND * 8, || rest() > 10_000);
+    eventually("the waiter sends a request", SECOND * 8, || rest() > 10_000);
     assert_eq!((scene.places(), score()), (vec![place.clone()], since));
 
     scene.release(holder);
@@ -221,12 +221,14 @@ fn dead_client_is_skipped_in_the_queue() {
     let holder = scene.holder_that_waited(0);
     let mut doomed = Rust::start(&Setup::new(scene.redis.url()));
     let forgotten = doomed.thread("T1").start_lock("door");
-    eventually("it queues", SECOND * 10, || scene.places().len() == 1);
+    eventually("the waiter is in the queue", SECOND * 10, || scene.places().len() == 1);
     scene.redis.command(&["ZADD", QUEUE, "1", "somebody|1|5000"]);
     let waiting = scene.queues(1);
     drop(forgotten);
     doomed.kill();
-    eventually("it listens no more", SECOND * 10, || scene.listeners() == [2, 2]);
+    eventually("the dead client is no longer subscribed", SECOND * 10, || {
+        scene.listeners() == [2, 2]
+    });
     assert_eq!(scene.places().len(), 3);
 
     // when the lock is released, then the Leasehold client acquires at once, and the other entries
@@ -252,7 +254,7 @@ fn names_with_and_without_braces_share_only_redissons_channel() {
     let plain = scene.queues(1);
     let mut braced = vec![scene.waits(2, "{door}")];
     let places = || scene.redis.command(&["ZRANGE", BRACED_QUEUE, "0", "-1"]).list().len();
-    eventually("it queues", SECOND * 10, || places() == 1);
+    eventually("the waiter is in the queue", SECOND * 10, || places() == 1);
     let [zero, one, two] = [0, 1, 2].map(|n| scene.clients[n].id().to_owned());
     let mut expected = vec![
         "leasehold_lock__channel::{door}".to_owned(),
@@ -291,11 +293,11 @@ fn waiting_java_client_gets_a_yield_window() {
     let scene = Scene::start(4);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let passing = Passing::start(&scene, MILLI * 90, u32::MAX, true);
-    eventually("they queue", SECOND * 10, || scene.places().len() >= 2);
+    eventually("two clients are in the queue", SECOND * 10, || scene.places().len() >= 2);
     let theirs = java.thread("T1").start_lock("door");
     // All waiters subscribe to Redisson's channel, and only those of Leasehold to the other one.
     // The fifth subscriber is Java.
-    eventually("Java listens", SECOND * 10, || scene.listeners() == [5, 4]);
+    eventually("Java is subscribed", SECOND * 10, || scene.listeners() == [5, 4]);
     let monitor = scene.redis.monitor();
 
     // then the Java thread acquires soon
@@ -311,7 +313,10 @@ fn waiting_java_client_gets_a_yield_window() {
     let reported = published(&lines);
     let gaps = reported.iter().filter(|it| **it == format!("{CHANNEL} 00")).count();
     let releases = lines.iter().filter(|it| it.contains(r#"lua] "HDEL" "door""#)).count();
-    assert!(gaps >= 1 && releases <= 2 * gaps + 1, "{gaps} of {releases}: {reported:#?}");
+    assert!(
+        gaps >= 1 && releases <= 2 * gaps + 1,
+        "{gaps} yield windows, {releases} releases: {reported:#?}"
+    );
     let passed_over: Vec<_> = lines.iter().filter_map(|line| passed_over(line)).collect();
     let all = passed_over.iter().collect::<BTreeSet<_>>().len();
     assert_eq!((passed_over.len(), all), (gaps, gaps), "{passed_over:?}");
@@ -329,7 +334,7 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
     let scene = Scene::start(3);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let passing = Passing::start(&scene, MILLI * 5, u32::MAX, true);
-    eventually("they queue", SECOND * 10, || !scene.places().is_empty());
+    eventually("a client is in the queue", SECOND * 10, || !scene.places().is_empty());
     let monitor = scene.redis.monitor();
     let (began, mut looks, mut free) = (Instant::now(), 0, 0);
     while began.elapsed() < SECOND * 8 {
@@ -369,8 +374,12 @@ fn notified_java_client_acquires_among_queueing_rust_clients() {
     let ours: Vec<_> =
         rusts.iter().map(|rust| rust.thread("crowd").start_contenders(&contenders)).collect();
     let counted = || redis.command(&["GET", "counter"]).text().parse::<u64>().unwrap();
-    eventually("they count", SECOND * 10, || redis.command(&["EXISTS", "counter"]).number() == 1);
-    eventually("they queue", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() >= 2);
+    eventually("a thread has counted", SECOND * 10, || {
+        redis.command(&["EXISTS", "counter"]).number() == 1
+    });
+    eventually("two clients are in the queue", SECOND * 10, || {
+        redis.command(&["ZCARD", QUEUE]).number() >= 2
+    });
 
     // when a Java thread acquires repeatedly
     let thread = java.thread("T1");
@@ -388,7 +397,7 @@ fn notified_java_client_acquires_among_queueing_rust_clients() {
 
     // then the Java thread acquires in a yield window, of which it is notified
     assert!(longest < SECOND * 2, "{longest:?}, {times} times");
-    assert!(most < 500, "{most} of ours before it");
+    assert!(most < 500, "{most} grants of Leasehold before that of Java");
     let ours: u64 = ours.into_iter().map(|it| Report::read(&it.wait(SECOND * 20)).total).sum();
     assert_eq!(counted(), ours);
     let figure = format!("Java {times} times, {most} of ours before it at most");
@@ -435,7 +444,9 @@ fn force_unlock_by_java_admits_a_queued_rust_client() {
     assert!(holder.lock("door").acquired());
     let lost = holder.start_lost("door");
     let waiting = waiter.start_lock("door");
-    eventually("it queues", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() == 1);
+    eventually("the waiter is in the queue", SECOND * 10, || {
+        redis.command(&["ZCARD", QUEUE]).number() == 1
+    });
 
     // when Java releases the lock by force
     let forced = java.thread("T1").force_unlock("door");
@@ -463,7 +474,7 @@ fn java_sees_one_renewed_hold_during_hand_offs() {
     let thread = java.thread("T1");
     let id = thread.id();
     let passing = Passing::start(&scene, MILLI * 5, TIMES, false);
-    eventually("they queue", SECOND * 10, || !scene.places().is_empty());
+    eventually("a client is in the queue", SECOND * 10, || !scene.places().is_empty());
     let monitor = scene.redis.monitor();
 
     // when Java reads the lock all the time, then it is never free, and always has a lease
@@ -512,15 +523,19 @@ fn java_spin_lock_acquires_during_hand_offs() {
     let ours: Vec<_> =
         rusts.iter().map(|rust| rust.thread("crowd").start_contenders(&contenders)).collect();
     let counted = || redis.command(&["GET", "counter"]).text().parse::<u64>().unwrap();
-    eventually("they count", SECOND * 10, || redis.command(&["EXISTS", "counter"]).number() == 1);
-    eventually("they queue", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() > 0);
+    eventually("a thread has counted", SECOND * 10, || {
+        redis.command(&["EXISTS", "counter"]).number() == 1
+    });
+    eventually("a client is in the queue", SECOND * 10, || {
+        redis.command(&["ZCARD", QUEUE]).number() > 0
+    });
 
     // when a Java thread uses a spin lock, then the thread acquires before these clients end
     let before = counted();
     let thread = java.thread("T1").spin();
     let entered = thread.start_try_lock_within("door", SECOND * 90).wait(SECOND * 95);
     let ours_before = counted() - before;
-    assert!(entered.acquired(), "{ours_before} of ours before it");
+    assert!(entered.acquired(), "Java acquires, after {ours_before} grants of Leasehold");
     assert!(thread.unlock("door").is_true());
     drop((ours, rusts));
 
@@ -581,7 +596,7 @@ fn hand_off_keeps_the_owner_in_redis() {
         let lock = lock();
         async move { lock.acquire().await.unwrap() }
     });
-    eventually("it listens", SECOND * 10, || scene.listeners() == [1, 1]);
+    eventually("the waiter is subscribed", SECOND * 10, || scene.listeners() == [1, 1]);
     let before = scene.redis.command(&["HGETALL", "door"]);
     let monitor = scene.redis.monitor();
 
@@ -631,7 +646,7 @@ impl Scene {
     fn queues(&self, client: usize) -> JoinHandle<LockGuard> {
         let id = format!("{}:", self.clients[client].id());
         let waiting = self.waits(client, "door");
-        eventually("it queues", SECOND * 10, || {
+        eventually("the waiter is in the queue", SECOND * 10, || {
             self.places().iter().any(|place| place.starts_with(&id))
         });
         waiting
@@ -669,7 +684,7 @@ impl Scene {
     /// at once.
     fn first_in(&self, waiting: &mut Vec<JoinHandle<LockGuard>>) -> LockGuard {
         let mut first = None;
-        eventually("one of ours is in", AT_ONCE, || {
+        eventually("one Leasehold client has acquired", AT_ONCE, || {
             first = waiting.iter().position(JoinHandle::is_finished);
             first.is_some()
         });
@@ -695,10 +710,10 @@ impl Scene {
     /// Waits until all keys and subscriptions are gone. After its last waiter, a client stays
     /// subscribed for two to three seconds.
     fn nothing_stays(&self) {
-        eventually("no key stays", SECOND * 25, || {
+        eventually("no key is left", SECOND * 25, || {
             self.redis.command(&["KEYS", "*"]).list().is_empty()
         });
-        eventually("nobody listens", SECOND * 10, || {
+        eventually("no client is subscribed", SECOND * 10, || {
             self.redis.command(&["PUBSUB", "CHANNELS"]).list().is_empty()
         });
     }

@@ -109,7 +109,12 @@ fn java_and_rust_limiters_write_the_same_bytes() {
 #[test]
 fn rate_that_one_language_sets_applies_to_the_other() {
     let both = Both::start();
-    let error = both.ask("tryAcquire", json!({})).failure().expect("it throws").message.clone();
+    let error = both
+        .ask("tryAcquire", json!({}))
+        .failure()
+        .expect("Java throws an exception")
+        .message
+        .clone();
     assert!(error.contains("RateLimiter is not initialized"), "{error}");
     assert!(matches!(both.rust.try_acquire(1), Err(Error::RateNotSet { .. })));
     let five = json!({ "rate": 5, "interval_ms": 2_000, "per_client": true });
@@ -125,7 +130,7 @@ fn rate_that_one_language_sets_applies_to_the_other() {
     let error = both
         .ask("tryAcquire", json!({ "permits": 11 }))
         .failure()
-        .expect("it throws")
+        .expect("Java throws an exception")
         .message
         .clone();
     assert!(error.contains("Requested permits amount cannot exceed defined rate"), "{error}");
@@ -240,7 +245,7 @@ fn rust_repairs_a_stale_limiter_counter_that_java_rejects() {
     let error = both
         .ask("tryAcquire", json!({ "permits": 3 }))
         .failure()
-        .expect("it throws")
+        .expect("Java throws an exception")
         .message
         .clone();
     assert!(error.contains("perform arithmetic on"), "{error}");

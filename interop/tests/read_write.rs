@@ -100,7 +100,7 @@ fn java_and_rust_readers_share_and_exclude_all_writers() {
         for left in [&first, &second] {
             for writer in &writers {
                 assert!(!writer.try_lock("door").acquired(), "{way}");
-                assert!(!writer.is_locked("door").is_true(), "{way}: nobody writes");
+                assert!(!writer.is_locked("door").is_true(), "{way}: no writer has the lock");
                 assert!(writer.reads().is_locked("door").is_true(), "{way}");
             }
             assert!(left.unlock("door").is_true());
@@ -138,14 +138,14 @@ fn only_rust_readers_yield_and_only_to_rust_writers() {
     assert!(rust.unlock("door").is_true());
 
     assert!(java.unlock("door").is_true());
-    eventually("one writes", SECOND * 10, || waiting.is_done() || ours.is_done());
+    eventually("one writer has acquired", SECOND * 10, || waiting.is_done() || ours.is_done());
     let (first, second, last) = if ours.is_done() {
         (rust_writes, java_writes, waiting)
     } else {
         (java_writes, rust_writes, ours)
     };
     sleep(SECOND / 3);
-    assert!(!last.is_done(), "two write");
+    assert!(!last.is_done(), "the other writer still waits");
     assert!(first.unlock("door").is_true());
     assert!(last.wait(SECOND * 5).acquired());
     assert!(second.unlock("door").is_true());

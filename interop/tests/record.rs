@@ -413,7 +413,7 @@ fn deeds_of_sides(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>
         let deeds = deeds(&monitor.stop());
         all.push((step, deeds.into_iter().map(rounded).collect()));
         if step == "force the readers" {
-            _ = reads.unlock("door").failure().expect("it was forced");
+            _ = reads.unlock("door").failure().expect("the lock was released by force");
         }
     }
     all
@@ -480,7 +480,9 @@ fn java_and_rust_waiters_ask_again_after_they_subscribed() {
             let mut steps = lines.iter().filter_map(|line| question(line));
             steps.next_back().is_some_and(|last| last.starts_with("ask"))
         };
-        eventually("it has asked again", SECOND * 10, || has_asked(&monitor.lines()));
+        eventually("the client has repeated its request", SECOND * 10, || {
+            has_asked(&monitor.lines())
+        });
 
         // A release between the first request and the subscription notifies nobody. So the client
         // repeats its request when it is subscribed.
@@ -512,8 +514,10 @@ fn release_makes_one_waiter_of_each_process_ask() {
         let waiting = ["T1", "T2", "T3"].map(|name| side.thread(&both, name).start_lock("door"));
         both.until_asleep("door", 1);
         if let Side::Rust = side {
-            eventually("all of ours wait", SECOND * 10, || both.rust.waiting() == 3);
-            eventually("one of ours queues", SECOND * 10, || queue(&both.redis, "door").len() == 1);
+            eventually("all Rust threads wait", SECOND * 10, || both.rust.waiting() == 3);
+            eventually("the Leasehold client is in the queue", SECOND * 10, || {
+                queue(&both.redis, "door").len() == 1
+            });
         }
         // Leasehold repeats its request after a quarter of a second, and then every two to four
         // seconds.
@@ -522,7 +526,9 @@ fn release_makes_one_waiter_of_each_process_ask() {
         // when the lock is released
         let monitor = both.redis.monitor();
         assert!(stranger.unlock("door").is_true());
-        eventually("one has it", SECOND * 10, || waiting.iter().any(|it| it.is_done()));
+        eventually("one thread has acquired", SECOND * 10, || {
+            waiting.iter().any(|it| it.is_done())
+        });
         sleep(SECOND / 2);
 
         // then one of the waiters has sent a request and holds, and the other waiters wait for this
@@ -556,7 +562,9 @@ fn waiters_of_one_process_share_a_subscription() {
         let waiting = ["T1", "T2"].map(|name| side.thread(&both, name).start_lock("door"));
         both.until_asleep("door", 1);
         assert!(holder.unlock("door").is_true());
-        eventually("one has it", SECOND * 10, || waiting.iter().any(|it| it.is_done()));
+        eventually("one thread has acquired", SECOND * 10, || {
+            waiting.iter().any(|it| it.is_done())
+        });
         let first = usize::from(!waiting[0].is_done());
         assert!(side.thread(&both, ["T1", "T2"][first]).unlock("door").is_true());
         for waiting in waiting {
@@ -608,8 +616,10 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
                 keys.push(format!("leasehold_lock__queue:{ours}"));
                 keys.sort();
             }
-            eventually("a waiter listens", SECOND * 10, || channels(&both.redis) == expected);
-            eventually("a waiter sleeps", SECOND * 10, || {
+            eventually("the waiter is subscribed", SECOND * 10, || {
+                channels(&both.redis) == expected
+            });
+            eventually("the waiter sleeps", SECOND * 10, || {
                 sorted(&both.redis, &["KEYS", "*"]) == keys
             });
             sleep(SECOND / 5);
@@ -619,8 +629,8 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
             assert!(delay < AT_ONCE, "{way}, {name}: woken after {delay:?}");
             assert!(waiter.unlock(name).is_true());
             // After its last waiter, Leasehold stays subscribed for two to three seconds.
-            eventually("nobody listens", SECOND * 10, || channels(&both.redis).is_empty());
-            eventually("nothing is left", SECOND * 10, || {
+            eventually("no client is subscribed", SECOND * 10, || channels(&both.redis).is_empty());
+            eventually("no key is left", SECOND * 10, || {
                 both.redis.command(&["KEYS", "*"]).list().is_empty()
             });
             woken("record: names with hash tags, spaces, other alphabets", way, delay);
@@ -762,7 +772,7 @@ fn only_java_writes_an_unlock_latch_key_and_it_expires() {
         let monitor = both.redis.monitor();
         assert!(thread.lock("door").acquired());
         assert!(thread.unlock("door").is_true());
-        eventually("nothing is left", SECOND * 10, || {
+        eventually("no key is left", SECOND * 10, || {
             both.redis.command(&["KEYS", "*"]).list().is_empty()
         });
 
@@ -843,7 +853,7 @@ fn keys_of(both: &Together, side: Side, kind: Kind) -> Vec<Step> {
     look("lock to be forced");
     assert!(other.force_unlock("door").is_true());
     look("force");
-    _ = one.unlock("door").failure().expect("it was forced");
+    _ = one.unlock("door").failure().expect("the lock was released by force");
     assert!(one.spin().lock("door").acquired());
     look("spin lock");
     assert!(one.spin().unlock("door").is_true());
@@ -914,7 +924,7 @@ fn waited_for(both: &Together, name: &str, holder: &Thread, waiter: &Thread) {
 /// Waits until no client has sent a request for half a second.
 fn until_quiet(redis: &Redis) {
     let mut before = redis.calls();
-    eventually("nobody asks any more", SECOND * 10, || {
+    eventually("no client sends requests", SECOND * 10, || {
         sleep(SECOND / 2);
         let now = redis.calls();
         let asked = now.since(&before).of("evalsha");
@@ -950,7 +960,7 @@ fn deeds_of(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>)> {
         assert!(act(), "{side:?}: {step}");
         all.push((step, deeds(&monitor.stop())));
         if step == "force" {
-            _ = thread.unlock("door").failure().expect("it was forced");
+            _ = thread.unlock("door").failure().expect("the lock was released by force");
         }
     }
     all
@@ -977,7 +987,7 @@ fn comparable(words: &[String]) -> String {
     words[0] = words[0].to_lowercase();
     if words[1].starts_with("redisson_unlock_latch:{door}:") {
         words[1] = "<latch>".into();
-        *words.last_mut().expect("it has words") = "<ms>".into();
+        *words.last_mut().expect("the command has words") = "<ms>".into();
     }
     words.join(" ")
 }

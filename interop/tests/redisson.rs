@@ -14,7 +14,7 @@ fn rlock_object_remembers_its_last_lease() {
         let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
         let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
         assert!(java.lock_for("door", MILLI * 1_500).acquired());
-        eventually("the lease ends", SECOND * 3, || !rust.is_locked("door").is_true());
+        eventually("the lease expires", SECOND * 3, || !rust.is_locked("door").is_true());
 
         assert!(java.lock("door").acquired());
 
@@ -112,7 +112,10 @@ fn redisson_3_29_counts_a_repeated_request_twice() {
     let count: u32 = redis.command(&["HVALS", "door"]).texts()[0].parse().unwrap();
     assert!(count >= 2, "{count}");
     assert!(thread.unlock("door").is_true());
-    assert!(!rust.thread("T1").try_lock("door").acquired(), "free after one unlock");
+    assert!(
+        !rust.thread("T1").try_lock("door").acquired(),
+        "the lock is still held after one unlock"
+    );
 }
 
 /// After a response timeout, Redisson 4.7 throws an exception, and does not repeat the request. The
@@ -132,7 +135,7 @@ fn redisson_4_7_leaves_a_hold_without_holder_after_a_timeout() {
     redis.resume();
 
     assert!(pending.wait(SECOND * 10).failed_with("RedisResponseTimeoutException"));
-    eventually("the server has executed it", SECOND * 10, || redis_holds(&redis, "door"));
+    eventually("the server has executed the request", SECOND * 10, || redis_holds(&redis, "door"));
     assert_eq!(redis.command(&["HVALS", "door"]).texts(), ["1"]);
     // Nobody renews this hold, so it ends with its lease.
     assert!(rust.thread("T1").try_lock_within("door", SECOND * 10).acquired());
@@ -153,7 +156,7 @@ fn redisson_never_frees_a_reentered_hold_of_a_timed_out_call() {
     sleep(SECOND);
     redis.resume();
     assert!(pending.wait(SECOND * 10).failed_with("RedisResponseTimeoutException"));
-    eventually("the server has executed it", SECOND * 10, || redis_holds(&redis, "door"));
+    eventually("the server has executed the request", SECOND * 10, || redis_holds(&redis, "door"));
 
     // when the thread acquires and releases every second
     let waiting = rust.thread("T1").start_lock("door");

@@ -80,10 +80,10 @@ fn rust_hold_with_a_short_ttl_outlives_a_hanging_primary() {
 
     // then the client renews at the new master before the hold would end, and again after that
     let left = || new.command(&["PTTL", "ours"]).number();
-    eventually("ours is renewed", SECOND * 4, || left() > 12_000);
+    eventually("the hold of `ours` is renewed", SECOND * 4, || left() > 12_000);
     for _ in 0..2 {
-        eventually("time passes", SECOND * 10, || left() <= 12_000);
-        eventually("it is renewed again", SECOND * 10, || left() > 12_000);
+        eventually("the lease gets shorter", SECOND * 10, || left() <= 12_000);
+        eventually("the hold is renewed again", SECOND * 10, || left() > 12_000);
     }
     assert!(ours.is_held("ours").is_true());
     let row = both.redis.row(Kind::Lock, "a watchdog of 15 s and a master that hangs");

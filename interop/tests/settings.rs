@@ -17,7 +17,7 @@ fn name_mapper_prefix_is_part_of_the_name() {
     // then Java's `door` is Leasehold's `shop:door`, and Java's release notifies Leasehold
     assert!(java.lock("door").acquired());
     assert_eq!(both.redis.command(&["KEYS", "*"]).texts(), ["shop:door"]);
-    assert!(rust.try_lock("door").acquired(), "another lock");
+    assert!(rust.try_lock("door").acquired(), "Leasehold's `door` is another lock");
     let waiting = rust.start_lock("shop:door");
     both.until_asleep("shop:door", 1);
     let delay = wake_up(&java.unlock("door"), &waiting.wait(SECOND * 10));
@@ -135,7 +135,7 @@ fn databases_are_separate_except_for_messages() {
     std::thread::sleep(SECOND / 2);
     assert!(waiting.iter().all(|it| !it.is_done()));
     assert!(java.unlock("door").is_true());
-    eventually("one of them enters", SECOND * 10, || waiting.iter().any(|it| it.is_done()));
+    eventually("one waiter has acquired", SECOND * 10, || waiting.iter().any(|it| it.is_done()));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn documented_permissions_suffice_for_both_languages() {
         assert!(side.unlock("door").is_true());
         assert!(side.force_unlock("door").is_true());
         assert!(!side.is_locked("door").is_true());
-        _ = side.unlock("door").failure().expect("it was forced");
+        _ = side.unlock("door").failure().expect("the lock was released by force");
     }
     let refused = both.redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
@@ -185,7 +185,7 @@ fn fenced_lock_needs_permissions_for_its_counter() {
     for side in [java, rust] {
         assert!(side.lock("door").acquired());
         assert!(side.force_unlock("door").is_true());
-        _ = side.unlock("door").failure().expect("it was forced");
+        _ = side.unlock("door").failure().expect("the lock was released by force");
     }
     let refused = both.redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");

@@ -129,7 +129,7 @@ fn corrupt_reply_fails_alike_however_its_bytes_are_split() {
         assert_eq!(refused.is_some(), refused_in_pieces.is_some(), "{refused:?}");
         if whole.is_empty() && refused.is_none() {
             let parsed = redis::parse_redis_value(&bytes);
-            assert!(parsed.is_err(), "it is all there: {parsed:?}");
+            assert!(parsed.is_err(), "the other parser finds no whole reply: {parsed:?}");
         }
         if let Some(reason) = refused {
             assert!(reason.len() < 100 && !reason.contains(char::is_control), "{reason:?}");

@@ -546,7 +546,7 @@ mod tests {
         sleep(Duration::from_secs(10) - SOON).await;
         assert_eq!(read.acquire().await.unwrap().owner(), first.owner());
         sleep(2 * SOON).await;
-        assert!(read.acquire_within(SOON).await.is_err(), "it asks for itself");
+        assert!(read.acquire_within(SOON).await.is_err(), "the reader sends its own request");
         memory.resume();
         sleep(SOON).await;
         assert_eq!(read.acquire().await.unwrap().owner(), first.owner());
@@ -576,7 +576,7 @@ mod tests {
         memory.fail("LOADING Redis is loading the dataset in memory");
         engine.receive(Event::Back);
         sleep(SOON).await;
-        assert!(read.try_acquire().await.is_err(), "it asks for itself");
+        assert!(read.try_acquire().await.is_err(), "the reader sends its own request");
         memory.heal();
         sleep(Duration::from_secs(5)).await;
         assert_eq!(read.acquire().await.unwrap().owner(), first.owner());

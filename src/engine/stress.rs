@@ -59,7 +59,11 @@ impl Worker {
     async fn work(mut self, rounds: u32) {
         for _ in 0..rounds {
             let Some(guard) = self.enter().await else { continue };
-            assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two believe");
+            assert_eq!(
+                self.inside.fetch_add(1, Ordering::SeqCst),
+                0,
+                "only one task relies on its hold"
+            );
             if self.chance.u32(..4) == 0 {
                 yield_now().await;
             }
@@ -67,7 +71,11 @@ impl Worker {
                 drop(guard.reenter().await.unwrap());
             }
             assert!(guard.is_held());
-            assert_eq!(self.inside.fetch_sub(1, Ordering::SeqCst), 1, "two believe");
+            assert_eq!(
+                self.inside.fetch_sub(1, Ordering::SeqCst),
+                1,
+                "only one task relies on its hold"
+            );
             match self.chance.u32(..3) {
                 0 => drop(guard),
                 1 => drop(timeout(Duration::from_micros(20), guard.release()).await),
@@ -119,12 +127,12 @@ fn shut_down_client_has_no_holds() {
         one.shut_down(Duration::ZERO).now_or_never().unwrap();
         let entered = runtime.block_on(waits).unwrap();
         match &entered {
-            Ok(guard) => assert!(!guard.is_held(), "it believes"),
+            Ok(guard) => assert!(!guard.is_held(), "the hold is lost after the shutdown"),
             Err(error) => assert!(matches!(error, Error::ShutDown), "{error}"),
         }
         let lock = door(&other);
         let released = runtime.block_on(lock.acquire_within(Duration::from_secs(5)));
-        assert!(released.is_ok(), "it is not released");
+        assert!(released.is_ok(), "the lock was released");
     }
 }
 
@@ -172,7 +180,7 @@ fn waiter_of_a_dead_runtime_gets_an_error() {
     let _guard = runtime.block_on(lock.acquire()).unwrap();
     let handle = runtime.handle().clone();
     let waiter = std::thread::spawn(move || handle.block_on(lock.acquire()).map(drop));
-    testkit::eventually("it waits", Duration::from_secs(5), || engine.stats().waiting == 1);
+    testkit::eventually("the client waits", Duration::from_secs(5), || engine.stats().waiting == 1);
     runtime.shutdown_background();
     testkit::eventually("the waiter fails", Duration::from_secs(5), || waiter.is_finished());
     let result = waiter.join().unwrap();

@@ -28,7 +28,7 @@ impl Access {
         if let Some(password) = &self.password {
             let reply = connection.try_command(&["AUTH", password])?;
             self.count("auth");
-            assert_eq!(reply.text(), "OK", "the server does not take its own password");
+            assert_eq!(reply.text(), "OK", "the server accepts its own password");
         }
         Ok(connection)
     }
@@ -49,7 +49,7 @@ impl Access {
         // Before Redis 7, `reset` permits every channel.
         let nothing = ["ACL", "SETUSER", name, "reset", "resetchannels", "on", &password];
         let reply = self.command(&[&nothing, rights].concat())?;
-        assert_eq!(reply, Reply::Text("OK".into()), "the rights {rights:?}");
+        assert_eq!(reply, Reply::Text("OK".into()), "the server accepts the ACL rules {rights:?}");
         Ok(format!("redis://{name}:{USER_PASSWORD}@127.0.0.1:{}/", self.port))
     }
 

@@ -31,7 +31,7 @@ impl Certificates {
             ("client", ExtendedKeyUsagePurpose::ClientAuth, CLIENT_CERT, CLIENT_KEY),
         ] {
             let key = new_key();
-            let cert = leaf(subject, usage).signed_by(&key, &ca).expect("our CA can sign");
+            let cert = leaf(subject, usage).signed_by(&key, &ca).expect("the CA can sign");
             files.extend([(cert_file, cert.pem()), (key_file, key.serialize_pem())]);
         }
         Self(files)
@@ -53,15 +53,15 @@ impl Certificates {
     /// Adds the authority of `others` to the authorities that servers trust.
     pub(crate) fn trusting(mut self, others: &Self) -> Self {
         let ca = others.0.iter().find(|(name, _)| *name == CA_CERT);
-        let (_, ca) = ca.expect("there is one");
+        let (_, ca) = ca.expect("the files contain the CA certificate");
         let trusted = self.0.iter_mut().find(|(name, _)| *name == TRUSTED);
-        *trusted.map(|(_, pem)| pem).expect("there is one") += ca;
+        *trusted.map(|(_, pem)| pem).expect("the files contain the trusted authorities") += ca;
         self
     }
 
     pub(crate) fn write_to(&self, dir: &Path) {
         for (name, pem) in &self.0 {
-            fs::write(dir.join(name), pem).expect("the server's directory is ours to write");
+            fs::write(dir.join(name), pem).expect("the server's directory is writable");
         }
     }
 }

@@ -56,7 +56,7 @@ impl Tethered {
 
     /// The exit status, if the process has ended.
     pub(crate) fn ended(&self) -> Option<ExitStatus> {
-        self.child().try_wait().expect("our own child can be waited for")
+        self.child().try_wait().expect("a child process can be waited for")
     }
 
     /// Pauses the process, and returns when it is stopped.
@@ -96,7 +96,7 @@ impl Tethered {
         }
         // The lock is not held during the wait, so that another thread may kill the process.
         self.wait_for(WaitIdOptions::EXITED);
-        self.child().wait().expect("our own child can be waited for")
+        self.child().wait().expect("a child process can be waited for")
     }
 
     /// Waits for a change of state, without consuming it, so that other callers see it as well.
@@ -114,8 +114,8 @@ impl Tethered {
     fn signal(&self, signal: Signal) {
         let mut child = self.child();
         // After a caller has waited for the child, its id may belong to another process.
-        if child.try_wait().expect("our own child can be waited for").is_none() {
-            kill_process(self.pid, signal).expect("our own child can be signalled");
+        if child.try_wait().expect("a child process can be waited for").is_none() {
+            kill_process(self.pid, signal).expect("a child process can be signalled");
         }
     }
 }
@@ -129,7 +129,7 @@ impl Drop for Tethered {
 fn start_from_lasting_thread(command: Command) -> io::Result<Child> {
     let (answer, answered) = channel();
     STARTER.send(Job { command, answer }).expect("the starting thread never ends");
-    answered.recv().expect("the starting thread answers")
+    answered.recv().expect("the starting thread replies")
 }
 
 struct Job {

@@ -131,7 +131,7 @@ impl Links {
     #[track_caller]
     pub fn client(&self, name: &str) -> BTreeMap<u16, u16> {
         let mut parties = self.parties();
-        assert!(name != Self::CLIENTS && !parties.knows(name), "there is a `{name}` already");
+        assert!(name != Self::CLIENTS && !parties.knows(name), "the name `{name}` is already used");
         let mut map = BTreeMap::new();
         let Parties { nodes, own_doors } = &mut *parties;
         for (node, known) in nodes {
@@ -148,7 +148,7 @@ impl Links {
     /// Adds a node without doors. Returns the address from which it connects.
     pub(crate) fn add(&self, name: &str) -> Ipv4Addr {
         let nodes = &mut self.parties().nodes;
-        let number = u8::try_from(nodes.len() + 1).expect("there are not that many nodes");
+        let number = u8::try_from(nodes.len() + 1).expect("the number of nodes fits into 8 bits");
         // These addresses differ from 127.0.0.1, the address of clients.
         let source = Ipv4Addr::new(127, 0, 1, number);
         nodes.insert(name.to_owned(), Node { source, doors: BTreeMap::new() });

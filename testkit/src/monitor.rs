@@ -26,7 +26,7 @@ impl Monitor {
         assert_eq!(connection.command(&["MONITOR"]).text(), "OK");
         access.count("monitor");
         let stream = connection.stream().expect("a socket can be shared");
-        stream.set_read_timeout(None).expect("a socket may wait for ever");
+        stream.set_read_timeout(None).expect("a socket can have no timeout");
         let seen = Arc::new(Seen::default());
         thread::spawn({
             let seen = Arc::clone(&seen);

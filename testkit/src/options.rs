@@ -321,7 +321,7 @@ impl Line {
 }
 
 fn write(dir: &Path, name: &str, text: &str) {
-    fs::write(dir.join(name), text).expect("the server's directory is ours to write");
+    fs::write(dir.join(name), text).expect("the server's directory is writable");
 }
 
 /// The file to which a server writes its settings.

@@ -43,7 +43,7 @@ impl Postgres {
         let dir = dir.expect("a temporary directory can be made");
         give_away(dir.path());
         make_cluster(dir.path());
-        let log = File::create(dir.path().join(LOG)).expect("the server's directory is ours");
+        let log = File::create(dir.path().join(LOG)).expect("the server's directory is writable");
         let mut command = server("postgres", dir.path());
         command
             .args(["-D", "data", "-c", "listen_addresses=", "-c", "fsync=off"])
@@ -157,7 +157,9 @@ impl Session {
     pub fn tell(&self, statements: &str) {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let input = input.as_mut().expect("its input is a pipe");
-        writeln!(input, "{statements}").and_then(|()| input.flush()).expect("it reads its input");
+        writeln!(input, "{statements}")
+            .and_then(|()| input.flush())
+            .expect("the process reads its input");
     }
 }
 
@@ -174,7 +176,7 @@ fn server(name: &str, dir: &Path) -> Command {
     let program = program::postgres(name);
     let mut command = match is_root() {
         true => {
-            let setpriv = program::setpriv().expect("util-linux is there: `setpriv`");
+            let setpriv = program::setpriv().expect("`setpriv` of util-linux is installed");
             let mut command = Command::new(setpriv);
             let user = [&format!("--reuid={OWNER}"), &format!("--regid={OWNER}")];
             command.args(["--pdeathsig", "KILL"]).args(user).args(["--init-groups", "--"]);

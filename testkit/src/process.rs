@@ -130,7 +130,9 @@ impl Helper {
     pub fn send_line(&self, line: &str) {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let input = input.as_mut().expect("its input was closed by `wait`");
-        writeln!(input, "{line}").and_then(|()| input.flush()).expect("it reads its input");
+        writeln!(input, "{line}")
+            .and_then(|()| input.flush())
+            .expect("the process reads its input");
     }
 
     /// Kills the process, paused or not, and waits until it has ended.

@@ -226,7 +226,7 @@ impl Redis {
         for kept in [APPENDED, "appendonly.aof", DUMP] {
             let path = self.dir().join(kept);
             let gone = if path.is_dir() { fs::remove_dir_all(path) } else { remove(&path) };
-            gone.expect("the server's directory is ours");
+            gone.expect("the server's directory is writable");
         }
     }
 
@@ -408,7 +408,7 @@ struct Launch<'a> {
 impl Launch<'_> {
     /// Starts the process and waits until the server replies.
     fn run(&self) -> Result<Tethered, PortTaken> {
-        let log = File::create(self.dir.join(LOG)).expect("the server's directory is ours");
+        let log = File::create(self.dir.join(LOG)).expect("the server's directory is writable");
         let program = self.options.program.as_deref();
         let mut command = tied(program.unwrap_or_else(|| program::redis_server()));
         command

@@ -152,7 +152,7 @@ fn slot_moves_under_load() {
             count
         }
     });
-    eventually("the client counts", LONG, || !from.command(&["GET", "key"]).is_nil());
+    eventually("the client has started to count", LONG, || !from.command(&["GET", "key"]).is_nil());
 
     // when the slot moves to the other node and back
     let slot = Cluster::slot_of("key");
@@ -223,7 +223,7 @@ fn other_slots_are_served_without_full_coverage() {
     let [lost, left] = [&cluster.nodes()[0], &cluster.nodes()[1]].map(Arc::clone);
     let key = cluster.key_on(&left, "key");
     lost.stop();
-    eventually("the loss is known", LONG, || {
+    eventually("the other node knows of the loss", LONG, || {
         let known = left.command(&["CLUSTER", "INFO"]);
         known.text().contains("cluster_slots_fail:5461")
     });
@@ -312,10 +312,10 @@ fn primary_that_only_clients_reach_is_replaced() {
     cluster.links().split(&[&name], &others);
 
     // then its replica replaces it, and the old master stops accepting writes
-    eventually("the replica takes writes", LONG, || {
+    eventually("the replica accepts writes", LONG, || {
         !replica.command(&["SET", "key", "new"]).is_error()
     });
-    eventually("the old master has noticed", LONG, || {
+    eventually("the old master rejects requests", LONG, || {
         let output = Connection::open(cluster.announced_port(&old)).command(&["GET", "key"]);
         output.is_error() && output.error().starts_with("CLUSTERDOWN")
     });

@@ -38,7 +38,7 @@ fn proxy_cut_closes_the_server_connection() {
     let mut client = t.client();
     let id = client.command(&["CLIENT", "ID"]).number().to_string();
     t.proxy.cut();
-    eventually("the server has noticed", LONG, || {
+    eventually("the server has closed the connection", LONG, || {
         t.redis.command(&["CLIENT", "LIST", "ID", &id]).text().is_empty()
     });
 }
@@ -50,10 +50,10 @@ fn closed_client_closes_the_server_connection() {
     let id = client.command(&["CLIENT", "ID"]).number().to_string();
     assert_eq!(t.proxy.connections(), 1);
     drop(client);
-    eventually("the server has noticed", LONG, || {
+    eventually("the server has closed the connection", LONG, || {
         t.redis.command(&["CLIENT", "LIST", "ID", &id]).text().is_empty()
     });
-    eventually("the proxy has forgotten it", LONG, || t.proxy.connections() == 0);
+    eventually("the proxy has no connections", LONG, || t.proxy.connections() == 0);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn proxy_delays_replies_but_not_requests() {
     assert_eq!(t.counter(), "1");
 
     t.proxy.delay(Duration::ZERO);
-    eventually("the reply comes late", LONG, || client.next_reply().is_ok());
+    eventually("the delayed reply arrives", LONG, || client.next_reply().is_ok());
     assert_eq!(client.command(&["INCR", "counter"]).number(), 2);
 }
 
@@ -214,7 +214,9 @@ fn dropped_proxy_closes_everything() {
 
         assert_ne!(client.next_reply().unwrap_err().kind(), ErrorKind::WouldBlock);
         // A server that another test starts at this time may use the port for a moment.
-        eventually("nobody listens", LONG, || Connection::try_open(port, IMPATIENCE).is_err());
+        eventually("the port accepts no connections", LONG, || {
+            Connection::try_open(port, IMPATIENCE).is_err()
+        });
     }
 }
 
@@ -228,7 +230,7 @@ fn cut_link_separates_two_nodes_until_it_is_healed() {
     redis.links().cut("redis-0", "redis-1");
 
     // then the replica receives nothing from the primary
-    eventually("the replica has noticed", LONG, || !is_connected(replica));
+    eventually("the replica has lost its connection", LONG, || !is_connected(replica));
     master.command(&["SET", "key", "1"]);
     assert!(replica.command(&["GET", "key"]).is_nil());
 

@@ -50,7 +50,7 @@ fn session_keeps_its_transaction_until_commit_or_drop() {
     session.tell("BEGIN; UPDATE t SET n = 2;");
     let waiting = |number: &'static str| {
         let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-        eventually("this number waits", SOON, || postgres.sql(count) == number);
+        eventually("this number of sessions waits", SOON, || postgres.sql(count) == number);
     };
     // The query is part of the condition, because the session is already idle in its transaction
     // before the `UPDATE`.

@@ -129,7 +129,7 @@ fn paused_server_replies_when_it_is_resumed() {
         connection.send(&["INCR", "counter"]).unwrap();
         assert!(connection.next_reply().is_err());
         redis.resume();
-        eventually("it answers", LONG, || connection.next_reply().is_ok());
+        eventually("the server replies", LONG, || connection.next_reply().is_ok());
     }
     assert_eq!(redis.command(&["GET", "counter"]).text(), "3");
 }

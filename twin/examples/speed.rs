@@ -14,7 +14,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime can be built").block_on(async {
         let twin = Twin::new(7);
-        let mut stream = twin.connect().await.expect("the twin is open");
+        let mut stream = twin.connect().await.expect("the twin accepts connections");
         let increment = command(&["INCR", "n"]);
         measured("commands in turn", COMMANDS, async {
             for _ in 0..COMMANDS {
@@ -40,9 +40,9 @@ async fn measured(what: &str, count: u32, work: impl Future<Output = ()>) {
 }
 
 async fn ask(stream: &mut DuplexStream, command: &[u8]) -> String {
-    stream.write_all(command).await.expect("the twin hears");
+    stream.write_all(command).await.expect("the twin reads the command");
     let mut reply = [0; 512];
-    let length = stream.read(&mut reply).await.expect("the twin answers");
+    let length = stream.read(&mut reply).await.expect("the twin replies");
     let reply = String::from_utf8_lossy(&reply[..length]).into_owned();
     assert!(!reply.starts_with('-'), "{reply}");
     reply

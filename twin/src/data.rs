@@ -168,7 +168,7 @@ mod tests {
         keys.put(b"k", Entry { value: Value::Text(vec![]), ends: Some(5) });
         assert!(keys.entry(b"k", 5).is_some());
         assert!(keys.entry(b"k", 6).is_none());
-        assert!(keys.entry(b"k", 5).is_none(), "it is deleted for good");
+        assert!(keys.entry(b"k", 5).is_none(), "the expired entry stays deleted");
     }
 
     #[test]

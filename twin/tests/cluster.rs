@@ -37,7 +37,11 @@ async fn promoted_replica_lacks_writes_in_flight() {
     client.ask("SET {k}2 v").await;
     cluster.gossip(Delay::Fixed(ms(30)));
     let new = cluster.fail_over(slot).unwrap();
-    assert_eq!(client.ask("SET {k}3 v").await, "+OK ", "it knows nothing of it yet");
+    assert_eq!(
+        client.ask("SET {k}3 v").await,
+        "+OK ",
+        "the old node does not know of the failover yet"
+    );
     sleep(ms(31)).await;
     let moved = client.ask("GET k").await;
     assert_eq!(moved, format!("-MOVED {slot} {} ", cluster.addresses()[new]));

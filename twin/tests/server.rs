@@ -369,7 +369,11 @@ async fn replica_receives_writes_after_its_delay() {
     let mut there = subscriber(&replica, "c").await;
     let script = "redis.call('HSET', 'h', 'f', 1) redis.call('DEL', 'before')\n\
         redis.call('PEXPIRE', 'h', 1000) return redis.call('PUBLISH', 'c', 'm')";
-    assert_eq!(client.ask_words(&["EVAL", script, "0"]).await, ":0 ", "it is not counted here");
+    assert_eq!(
+        client.ask_words(&["EVAL", script, "0"]).await,
+        ":0 ",
+        "the subscriber of the replica is not counted"
+    );
     sleep(ms(19)).await;
     assert_eq!((replica.keys(), there.received().await), (vec!["before".into()], String::new()));
     sleep(ms(2)).await;

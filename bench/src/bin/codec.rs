@@ -76,7 +76,7 @@ fn by_protocol() -> Vec<u8> {
     let parts = ["EVALSHA", SHA, "1", "orders:42", owner, "30000"].map(bulk).to_vec();
     let frame = OwnedFrame::Array { data: parts, attributes: None };
     let mut bytes = vec![0; frame.encode_len(false)];
-    encode(&mut bytes, &frame, false).expect("there is room");
+    encode(&mut bytes, &frame, false).expect("the buffer is large enough");
     bytes
 }
 
@@ -103,10 +103,10 @@ fn each_parser_reads_every_benchmark_reply() {
     for reply in REPLIES {
         let mut frames = frames::Frames::default();
         frames.space(reply.len()).extend_from_slice(reply);
-        let ours = frames.take().expect("a reply");
-        let theirs = redis::parse_redis_value(reply).expect("a reply");
+        let ours = frames.take().expect("the bytes are a whole reply");
+        let theirs = redis::parse_redis_value(reply).expect("the bytes are a whole reply");
         assert_eq!(ours, Some(frames::Frame::Value(theirs)));
-        assert!(decode(reply).expect("a reply").is_some());
+        assert!(decode(reply).expect("the bytes are a whole reply").is_some());
     }
     assert_eq!(by_redis(), by_protocol());
 }

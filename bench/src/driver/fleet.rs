@@ -32,7 +32,8 @@ impl Bench {
             let warm = started.and_then(|worker| self.warm_up(contender, worker));
             self.fleet.0.insert(contender.library, warm);
         }
-        let worker = self.fleet.0.get_mut(contender.library).expect("it was just put there");
+        let worker =
+            self.fleet.0.get_mut(contender.library).expect("the worker was inserted above");
         worker.as_mut().map_err(|why| why.clone())
     }
 

@@ -133,7 +133,8 @@ impl Worker {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("our own child can be signalled");
+        kill_process(Pid::from_child(&self.child), signal)
+            .expect("a child process can be signalled");
     }
 }
 

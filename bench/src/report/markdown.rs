@@ -113,7 +113,7 @@ fn failed(failures: &[String]) -> String {
     }
     let mut text = "\n## What failed\n\n".to_owned();
     for failure in failures {
-        writeln!(text, "- {failure}").expect("a text can be written to");
+        writeln!(text, "- {failure}").expect("writing to a string cannot fail");
     }
     text
 }

@@ -198,7 +198,7 @@ fn text(x: f64, y: f64, anchor: &str, size: u32, words: &str) -> String {
         svg,
         "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{words}</text>"
     )
-    .expect("a text can be written to");
+    .expect("writing to a string cannot fail");
     svg
 }
 

@@ -87,7 +87,7 @@ fn serve<L: Library>(runtime: &Runtime, url: &str, weigh: Weigh) {
 
 fn say(answer: &Value) {
     println!("{answer}");
-    io::stdout().flush().expect("somebody listens");
+    io::stdout().flush().expect("the driver reads the output");
 }
 
 /// A library, and the state that one job leaves for the next.

@@ -325,7 +325,11 @@ mod tests {
         let mut twice = claimed(&claims);
         assert!(found(&twice, queue())[0].contains("which rust-1 had done"));
         twice.faults.push(failover(5, 9));
-        assert_eq!(found(&twice, queue()), [""; 0], "the new server did not know it");
+        assert_eq!(
+            found(&twice, queue()),
+            [""; 0],
+            "the new server may not know that the element was done"
+        );
         // The process died before the reply, so the element may be done or not.
         let claims = [("rust-1", 2, 3, Ends::Unanswered), ("rust-2", 20, 21, Ends::Done)];
         assert_eq!(found(&claimed(&claims), queue()), [""; 0]);
@@ -341,7 +345,7 @@ mod tests {
         }
         let mut forgotten = claimed(&[]);
         forgotten.faults.push(failover(5, 9));
-        assert_eq!(found(&forgotten, queue()), [""; 0], "the new server did not have it");
+        assert_eq!(found(&forgotten, queue()), [""; 0], "the new server may not have the element");
     }
 
     #[test]
@@ -430,7 +434,11 @@ mod tests {
         let waits = WorkerEvent::Ask { hold: 9, name: "a".into(), mode: Mode::Pass, call: SECOND };
         record.opened.insert("a".into(), SECOND);
         record.note("rust-9", waits);
-        assert_eq!(found(&record, latch()), [""; 0], "it may be the end of the run");
+        assert_eq!(
+            found(&record, latch()),
+            [""; 0],
+            "the run may have ended before the waiter passed"
+        );
         let (at, token, element) = (20 * SECOND, None, None);
         record.note("rust-9", WorkerEvent::Enter { hold: 9, at, token, element });
         assert!(found(&record, latch())[0].contains("was open"));

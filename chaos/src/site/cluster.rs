@@ -59,7 +59,8 @@ impl OnCluster {
 
     /// A master that has one of the objects.
     fn any_master(&self, rng: &mut Rng) -> Arc<Redis> {
-        let wanted = rng.choice(self.keys().collect::<Vec<_>>()).expect("there are objects");
+        let wanted =
+            rng.choice(self.keys().collect::<Vec<_>>()).expect("the list of objects is not empty");
         self.owner_of(&wanted.name)
     }
 
@@ -79,7 +80,7 @@ impl OnCluster {
             }
             Fault::LinksCut => clients().for_each(|it| links.cut(it, &master)),
             Fault::LinksBlackHoled => clients().for_each(|it| links.black_hole(it, &master)),
-            other => unreachable!("{other:?} is none of a cluster"),
+            other => unreachable!("{other:?} is not a fault of a cluster"),
         }
     }
 
@@ -96,7 +97,9 @@ impl OnCluster {
     fn replace(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
-        eventually("the replica is the master, and serves", FAILOVER, || serves(&on.replica));
+        eventually("the replica is the master and accepts requests", FAILOVER, || {
+            serves(&on.replica)
+        });
         let served = now();
         sleep(Duration::from_millis(rng.u64(0..2_000)));
         self.end(fault, on);
@@ -124,7 +127,10 @@ impl OnCluster {
 
     /// Moves the slot of one of the names to another master.
     fn move_slot(&self, rng: &mut Rng) -> HealedFault {
-        let name = &rng.choice(self.keys().collect::<Vec<_>>()).expect("there are objects").name;
+        let name = &rng
+            .choice(self.keys().collect::<Vec<_>>())
+            .expect("the list of objects is not empty")
+            .name;
         let from = now();
         let slot = Cluster::slot_of(name);
         let owner = self.cluster.owner_of(slot);
@@ -186,7 +192,7 @@ impl Site for OnCluster {
             return self.move_slot(rng);
         }
         let master = self.any_master(rng);
-        let replica = self.cluster.replicas_of(&master).pop().expect("each master has one");
+        let replica = self.cluster.replicas_of(&master).pop().expect("each master has a replica");
         let names = Some(self.names_on(&master)).filter(|names| !names.is_empty());
         let on = Victims { master, replica };
         let healed_fault = match fault {

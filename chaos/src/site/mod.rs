@@ -50,7 +50,7 @@ pub fn start(on: &str) -> Box<dyn Site> {
         "single" => Box::new(OnSingle::start()),
         "sentinel" => Box::new(OnSentinel::start()),
         "cluster" => Box::new(OnCluster::start()),
-        other => panic!("ON={other}: there are single, sentinel and cluster"),
+        other => panic!("ON={other} is unknown; use single, sentinel or cluster"),
     }
 }
 

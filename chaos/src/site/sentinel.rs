@@ -55,7 +55,7 @@ impl OnSentinel {
             Fault::ConnectionsKilled => kill_connections([self.server(on.master)]),
             Fault::LinksCut => clients().for_each(|it| links.cut(it, &master)),
             Fault::LinksBlackHoled => clients().for_each(|it| links.black_hole(it, &master)),
-            other => unreachable!("{other:?} is none of sentinels"),
+            other => unreachable!("{other:?} is not a fault of sentinels"),
         }
     }
 

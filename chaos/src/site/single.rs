@@ -32,7 +32,7 @@ impl OnSingle {
                 self.network.refuse(true);
                 self.network.cut();
             }
-            other => unreachable!("{other:?} is none of one server"),
+            other => unreachable!("{other:?} is not a fault of one server"),
         }
     }
 

@@ -18,11 +18,14 @@ pub(crate) fn readers_and_writers_wake_each_other<S: Servers>(both: &Together<S>
         let Pair { holder, waiter, .. } = both.pair(way, held);
         let waiter = waiter.of(wanted);
         assert!(holder.lock("book").acquired());
-        assert!(!waiter.try_lock("book").acquired(), "{wanted} beside {held}, {way}");
+        assert!(
+            !waiter.try_lock("book").acquired(),
+            "{wanted} is refused while {held} is held, {way}"
+        );
         let waiting = waiter.start_lock("book");
         both.redis.until_asleep(held, "book", 1);
         let delay = wake_up(&holder.unlock("book"), &waiting.wait(SECOND * 10));
-        assert!(delay < AT_ONCE, "{wanted} after {held}, {way}: {delay:?}");
+        assert!(delay < AT_ONCE, "{wanted} is woken after {held}, {way}: {delay:?}");
         assert!(waiter.unlock("book").is_true());
         // After its last waiter, Leasehold stays subscribed for two to three seconds.
         both.redis.until_asleep(held, "book", 0);

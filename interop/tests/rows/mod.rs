@@ -236,7 +236,10 @@ pub(crate) fn lock_held_three_times_is_free_after_three_releases<S: Servers>(bot
                 "{kind}, {way}"
             );
             sleep(SECOND / 3);
-            assert!(!waiting.is_done(), "{kind}, {way}: entered a lock that is held {left} times");
+            assert!(
+                !waiting.is_done(),
+                "{kind}, {way}: the waiter waits while the lock is held {left} times"
+            );
         }
 
         // and when the holder releases a third time, the waiter acquires
@@ -292,7 +295,7 @@ pub(crate) fn forced_release_wakes_the_waiter_of_the_other_language<S: Servers>(
         assert!(waiter.force_unlock("door").is_true());
         assert!(
             !waiter.force_unlock("door").is_true(),
-            "{kind}, {way}: nothing was there to force"
+            "{kind}, {way}: a second forced release finds no hold"
         );
         assert!(waiter.unlock("door").failure().is_some(), "{kind}, {way}");
         woken(&both.redis.row(kind, "a forced release wakes the waiter"), way, delay);

@@ -37,15 +37,15 @@ impl Waited {
     #[track_caller]
     fn end(self) -> Duration {
         let [first, second] = self.waiting;
-        assert!(!first.is_done() && !second.is_done(), "{}: nobody is in", self.name);
+        assert!(!first.is_done() && !second.is_done(), "{}: both waiters wait", self.name);
         let left = self.holder.unlock(&self.name);
-        eventually("one enters", SECOND * 20, || first.is_done() || second.is_done());
+        eventually("one waiter has acquired", SECOND * 20, || first.is_done() || second.is_done());
         let (entered, next, by, last) = match first.is_done() {
             true => (first, second, &self.waiters[0], &self.waiters[1]),
             false => (second, first, &self.waiters[1], &self.waiters[0]),
         };
         let delay = wake_up(&left, &entered.wait(SECOND));
-        assert!(!next.is_done(), "{}: both are in", self.name);
+        assert!(!next.is_done(), "{}: the other waiter still waits", self.name);
         assert!(by.unlock(&self.name).is_true());
         // A Redisson client that is subscribing again may miss the message. It then waits until the
         // lease has ended.

@@ -284,7 +284,11 @@ mod tests {
         views.record_report(&at(1), ReportedPrimary { master: at(71), epoch: 3 }, later);
         assert_eq!(master(&mut views, later), Some(72));
         views.forget(&at(2));
-        assert_eq!(master(&mut views, later), Some(72), "its address may be in use no more");
+        assert_eq!(
+            master(&mut views, later),
+            Some(72),
+            "the primary stays when a sentinel is forgotten"
+        );
         views.record_report(&at(1), ReportedPrimary { master: at(73), epoch: 5 }, later);
         assert_eq!(master(&mut views, later), Some(73));
     }
@@ -364,9 +368,9 @@ mod tests {
         let (mut views, sentinels) = (SentinelViews::default(), [at(1), at(2)]);
         let none = || ConnectFailure::lasting("it knows no `main`");
         assert!(views.record_unknown(&at(1), none(), now));
-        assert!(!views.record_unknown(&at(1), none(), now), "that is no news");
+        assert!(!views.record_unknown(&at(1), none(), now), "a repeated report changes nothing");
         assert!(!views.record_failure(&at(1), ConnectFailure::passing("gone"), now));
-        assert!(views.record_unknown(&at(1), none(), now), "it was away, and still knows none");
+        assert!(views.record_unknown(&at(1), none(), now), "the report is new after a failure");
         assert!(!views.have_all_answered(&sentinels, now));
         assert_eq!(views.failure(&sentinels).to_string(), "h:1: it knows no `main`; h:2: no reply");
         views.record_failure(&at(2), ConnectFailure::passing("refused"), now);

@@ -184,7 +184,7 @@ mod tests {
         let before = master.calls();
         master.command(&["HSET", "one", "one", "1"]);
         let one = ask(&replica_ack, "one");
-        eventually("replicas are waited for", SOON, || {
+        eventually("the primary has received `WAIT`", SOON, || {
             master.calls().since(&before).of("wait") > 0
         });
         master.command(&["HSET", "other", "one", "1"]);

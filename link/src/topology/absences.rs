@@ -68,7 +68,7 @@ mod tests {
             [new, over].map(|all| all.into_iter().map(|it| it.server).collect::<String>())
         };
         assert_eq!(seen(&["a", "b"], 0), ["", ""]);
-        assert_eq!(seen(&["a"], 999), ["", ""], "b was back at once");
+        assert_eq!(seen(&["a"], 999), ["", ""], "`b` was reachable again at once");
         assert_eq!(seen(&["a", "b"], 1_000), ["a", ""]);
         assert_eq!(seen(&["b", "a"], 2_000), ["b", ""]);
         assert_eq!(seen(&["b"], 2_001), ["", "a"]);

@@ -310,7 +310,10 @@ mod tests {
         let now = Instant::now();
         let mut snapshot = snapshot(map_of(7, 1), now);
         assert!(!snapshot.is_newer_than(&map_of(8, 2), now));
-        assert!(!snapshot.is_newer_than(&map_of(7, 2), now), "as new as that, and another one");
+        assert!(
+            !snapshot.is_newer_than(&map_of(7, 2), now),
+            "another map with the same epoch is not older"
+        );
         let older = map_of(6, 2);
         let almost = now + REMEMBERED - Duration::from_millis(1);
         assert!(snapshot.is_newer_than(&older, almost));
@@ -327,6 +330,9 @@ mod tests {
         snapshot.moved(3, &there, || Err("it is only noted".into()), now);
         assert!(snapshot.confirms(&old, now) && snapshot.map().owner(3) == Some(1));
         assert!(!snapshot.confirms(&old, now + PROPAGATION));
-        assert!(!snapshot.is_newer_than(&map_of(8, 1), now), "who knows more is believed at once");
+        assert!(
+            !snapshot.is_newer_than(&map_of(8, 1), now),
+            "a map with a higher epoch is used at once"
+        );
     }
 }

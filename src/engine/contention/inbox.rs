@@ -112,7 +112,11 @@ mod tests {
         inbox.freed(false);
         let limit = Instant::now() + LONG;
         assert_eq!(inbox.until_notified(limit).now_or_never(), Some(true));
-        assert_eq!(inbox.until_notified(limit).now_or_never(), None, "once");
+        assert_eq!(
+            inbox.until_notified(limit).now_or_never(),
+            None,
+            "one notification ends only one wait"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,8 +44,10 @@ impl NameRegistry {
         let spec = WaiterSpec { profile, listens, may_share: false, again: None };
         match self.slot(object, &spec, revive).await? {
             Entrance::Slot(slot) => Some(slot),
-            Entrance::Shared(hold) => panic!("a share in {hold:?}"),
-            Entrance::Answered => panic!("an answer, and no turn"),
+            Entrance::Shared(hold) => {
+                panic!("the task got a share in {hold:?}, not the request slot")
+            }
+            Entrance::Answered => panic!("the task got a reply, not the request slot"),
         }
     }
 }
@@ -206,11 +208,11 @@ async fn hand_off_passes_the_grant_and_the_request_slot() {
 async fn grant_with_another_profile_is_not_handed_off() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
-    assert!(!contention.pass_on(&hold, Instant::now()), "nobody waits");
+    assert!(!contention.pass_on(&hold, Instant::now()), "no task waits");
     let other = LeaseProfile { ttl: Some(TTL * 2), ..PLAIN };
     let mut waits = Box::pin(contention.line(&name, other, true, || true));
     assert!((&mut waits).now_or_never().is_none());
-    assert!(!contention.pass_on(&hold, Instant::now()), "it wants another ttl");
+    assert!(!contention.pass_on(&hold, Instant::now()), "the waiter needs another ttl");
     assert!(hold.remaining(Instant::now()).is_ok());
 }
 
@@ -234,7 +236,7 @@ async fn unused_hand_off_grant_goes_to_the_next_task_then_to_store() {
     let (mut sleeps, mut takes) = (in_line(&contention, &name), in_line(&contention, &name));
     assert!(contention.pass_on(&first, Instant::now()));
 
-    assert!(contention.check_due_names().is_some(), "it is to be looked after");
+    assert!(contention.check_due_names().is_some(), "a check of the name is planned");
     assert!((&mut takes).now_or_never().is_none());
     advance(HANDOFF_RESTS).await;
     contention.check_due_names();
@@ -251,7 +253,7 @@ async fn unused_hand_off_grant_goes_to_the_next_task_then_to_store() {
     let again = contention.check_due_names();
     assert!(
         again.is_none_or(|at| at > Instant::now() + HANDOFF_RESTS),
-        "nobody is called any more"
+        "no task is woken any more"
     );
     let mut slot = sleeps.now_or_never().flatten().unwrap();
     assert!(slot.handoff.take().is_none());
@@ -269,7 +271,7 @@ async fn next_waiter_is_woken_instead_of_an_unpolled_waiter() {
     }
 
     let mut comes = in_line(&contention, &name);
-    assert!(contention.check_due_names().is_some(), "somebody waits now");
+    assert!(contention.check_due_names().is_some(), "a check is planned, because a task waits");
     advance(HANDOFF_RESTS).await;
     contention.check_due_names();
     assert!((&mut comes).now_or_never().flatten().is_some());
@@ -292,8 +294,8 @@ async fn unpolled_waiter_gets_no_old_slot_after_its_name_is_removed() {
     let slot = contention.line(&name, PLAIN, true, || true).await;
     let mut waits = in_line(&contention, &name);
     assert!((&mut sleeps).now_or_never().is_none());
-    assert!((&mut waits).now_or_never().is_none(), "it waits as before");
-    assert_eq!(contention.in_line(&name), 2, "each has a place of its own");
+    assert!((&mut waits).now_or_never().is_none(), "the task still waits");
+    assert_eq!(contention.in_line(&name), 2, "each task has its own position in the line");
     drop(slot);
     drop(sleeps);
     assert!(waits.now_or_never().flatten().is_some());
@@ -310,7 +312,7 @@ async fn grant_lost_during_a_hand_off_is_used_by_no_task() {
     contention.disown(&first);
     let slot = waits.now_or_never().flatten().unwrap();
     assert!(take_over(&engine, slot).is_none());
-    assert_eq!(engine.core.pending.queued(), 0, "there is nothing to give back");
+    assert_eq!(engine.core.pending.queued(), 0, "there is no pending release");
 
     // and a task that has already taken the grant must not use it
     let first = hold(&engine, &name).await;
@@ -320,7 +322,7 @@ async fn grant_lost_during_a_hand_off_is_used_by_no_task() {
     contention.disown(&first);
     assert_eq!(second.remaining(Instant::now()), Err(LostReason::NotOwned));
     let slot = contention.line(&name, PLAIN, true, || true).now_or_never();
-    assert!(slot.is_some(), "the turn is free");
+    assert!(slot.is_some(), "the request slot is free");
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,7 +369,7 @@ async fn hold_is_lost_when_a_later_reply_names_another_owner() {
     let (now, ours) = (Instant::now(), hold.grant.claim.owner.clone());
     contention.note_holder(&name, Some(&holder(&ours)), now + TTL);
     contention.note_holder(&name, Some(&holder(&Owner::new("java:1").unwrap())), now - TTL);
-    assert!(hold.remaining(now).is_ok(), "an answer from before it says nothing");
+    assert!(hold.remaining(now).is_ok(), "a reply from before the grant is ignored");
     contention.note_holder(&name, Some(&holder(&Owner::new("java:1").unwrap())), now + TTL);
     assert_eq!(hold.remaining(now), Err(LostReason::NotOwned));
 }
@@ -460,13 +462,13 @@ async fn only_the_slot_owner_receives_notifications() {
     let (_engine, contention, name) = door();
     let released = || Event::Freed { object: name.clone(), queue_notified: false };
     contention.receive(released());
-    assert!(contention.is_idle(), "nobody asks");
+    assert!(contention.is_idle(), "no task waits for the name");
 
     let slot = contention.line(&name, PLAIN, true, || true).await.unwrap();
     assert!(slot.inbox.is_none());
     let inbox = slot.listen(PLAIN);
     let limit = Instant::now() + TTL;
-    assert!(inbox.until_notified(limit).await, "that it listens now");
+    assert!(inbox.until_notified(limit).await, "the task is notified of its subscription");
     assert_eq!(inbox.level(), SubscriptionLevel::Turns);
     assert_eq!(inbox.until_notified(limit).now_or_never(), None);
     contention.receive(released());

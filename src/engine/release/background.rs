@@ -449,7 +449,10 @@ mod tests {
         let local = LocalHandoff::default();
         let terms = Terms { renewed: true, max_hold: None, local };
         let hold = Arc::new(Hold::new(grant, terms, now, &engine.core.counters));
-        assert!(hold.grant_for_next(now).is_some_and(|next| next.unsure), "so is the next hold");
+        assert!(
+            hold.grant_for_next(now).is_some_and(|next| next.unsure),
+            "the grant for the next hold is unsure, too"
+        );
         hold.end(LostReason::Released, now).unwrap();
         engine.core.pending.queue(PendingRelease::of(&hold, ReleaseMode::HandOver, now));
         sleep(Duration::from_millis(100)).await;

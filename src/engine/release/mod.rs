@@ -393,7 +393,10 @@ mod tests {
         let (_client, guard) = holder(&Arc::new(Mutex::new(server.clone()))).await;
         server.delay(Delay::Fixed(Duration::from_millis(10)), Delay::None);
         let mut release = Box::pin(guard.release());
-        assert!(timeout(Duration::from_millis(5), &mut release).await.is_err(), "it is sent");
+        assert!(
+            timeout(Duration::from_millis(5), &mut release).await.is_err(),
+            "the request is sent and has no reply yet"
+        );
         server.cut(Cut::Replies, |_| true);
         release.await.unwrap().into_result().unwrap();
     }

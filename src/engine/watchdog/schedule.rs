@@ -385,7 +385,7 @@ mod tests {
         while now < END {
             tries += t.renewed_at(now);
             t.answer(&hold, Outcome::Unknown, now);
-            assert_eq!(t.over(&hold, now), None, "doubt is not loss");
+            assert_eq!(t.over(&hold, now), None, "a hold in doubt is not lost");
             now = t.next();
         }
         assert!(tries > 5, "{tries}");
@@ -579,11 +579,11 @@ mod tests {
         let first = t.add_at(0);
         let second = t.pass_on(&first, 1).unwrap();
         let third = t.pass_on(&second, 2).unwrap();
-        assert!(t.pass_on(&third, 3).is_none(), "it has had its two turns");
+        assert!(t.pass_on(&third, 3).is_none(), "the limit of two hand-offs is reached");
         assert_eq!(t.over(&third, 3), None);
 
         let first = t.add_at(0);
-        assert!(t.pass_on(&first, 500).is_none(), "its time is over");
+        assert!(t.pass_on(&first, 500).is_none(), "the time for hand-offs is over");
     }
 
     #[test]
@@ -602,7 +602,7 @@ mod tests {
         }
         let local = LocalHandoff { most: 10, time: Duration::from_secs(10) };
         let due = t.add(0, Terms { local, ..RENEWED });
-        assert!(t.pass_on(&due, 1_000).is_none(), "its renewal is due");
+        assert!(t.pass_on(&due, 1_000).is_none(), "the renewal of the hold is due");
     }
 
     #[test]
@@ -635,7 +635,11 @@ mod tests {
                 asked
             })
             .sum();
-        assert_eq!(asked, 1_000 / 25 - 1, "not in the first 25 ms either: that may be an echo");
+        assert_eq!(
+            asked,
+            1_000 / 25 - 1,
+            "no renewal in the first 25 ms, in which an echo may arrive"
+        );
     }
 
     #[test]

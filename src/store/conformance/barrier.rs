@@ -65,7 +65,7 @@ async fn repeated_arrival_counts_once(t: &Bench) {
     }
     for _ in 0..2 {
         assert_eq!(t.arrive(&other, 2).await, Ok((1, 1)));
-        assert_eq!(t.arrive(&one, 2).await, Ok((1, 0)), "the reply was lost");
+        assert_eq!(t.arrive(&one, 2).await, Ok((1, 0)), "a repeated request gets the same reply");
         assert_eq!(t.arrive(&third, 2).await, Err(1), "the others are not in this generation");
     }
     t.leaves(&third).await;
@@ -102,7 +102,7 @@ async fn member_with_an_expired_lease_does_not_count(t: &Bench) {
     assert_eq!(t.arrive(&one, 3).await, Err(2));
     sleep(2 * short).await;
     assert_eq!(t.arrive(&other, 3).await, Err(2));
-    assert_eq!(t.arrive(&dead, 3).await, Ok((1, 2)), "it lives again");
+    assert_eq!(t.arrive(&dead, 3).await, Ok((1, 2)), "the member arrives again");
 }
 
 async fn opening_of_a_barrier_is_announced(t: &Bench) {
@@ -161,7 +161,7 @@ async fn members_are_inside_until_they_leave(t: &Bench) {
     assert_eq!(t.enter(&one, LONG).await, Ok((1, 0)), "a repeated request changes nothing");
     t.leaves(&one).await;
     assert_eq!(t.inside(name, 1).await, Some(1));
-    assert_eq!(t.enter(&one, LONG).await, Err(0), "it has left");
+    assert_eq!(t.enter(&one, LONG).await, Err(0), "the member has left");
     t.leaves(&other).await;
     assert_eq!(t.inside(name, 1).await, None);
 }
@@ -200,7 +200,7 @@ async fn member_inside_is_renewed_until_its_lease_ends(t: &Bench) {
     assert_eq!(t.inside(name, 1).await, Some(1));
     assert_eq!(t.renews(&one, None).await, Outcome::Renewed);
     assert_eq!(t.renews(&dead, Some(LONG)).await, Outcome::NotOwned);
-    assert_eq!(t.enter(&dead, LONG).await, Err(0), "its lease is over");
+    assert_eq!(t.enter(&dead, LONG).await, Err(0), "the lease of the member has expired");
     t.leaves(&one).await;
     assert_eq!(t.renews(&one, Some(LONG)).await, Outcome::NotOwned);
     assert_eq!(t.inside(name, 1).await, None);

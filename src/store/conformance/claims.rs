@@ -88,7 +88,11 @@ async fn repeated_request_counts_once_and_gets_the_same_element(t: &Bench) {
     let first = take(t, &short).await;
     assert_eq!(take(t, &claim).await, first);
     sleep(2 * SHORT).await;
-    assert_eq!(take(t, &wants(t, "q-again", LONG)).await.1, "b", "the first has a fresh lease");
+    assert_eq!(
+        take(t, &wants(t, "q-again", LONG)).await.1,
+        "b",
+        "the repeated request renewed the first claim"
+    );
     assert_eq!(counts(t, &claim).await, (0, 2));
 }
 
@@ -124,7 +128,7 @@ async fn expired_claims_go_back_in_order(t: &Bench) {
     }
     assert_eq!(counts(t, &next).await, (0, 4));
     assert_eq!(end(t, &claims[0], Ending::Done { taken_at }).await, GONE);
-    assert_eq!(counts(t, &next).await, (0, 4), "it belongs to another claim");
+    assert_eq!(counts(t, &next).await, (0, 4), "the element belongs to another claim");
 }
 
 async fn renewed_claim_lasts(t: &Bench) {

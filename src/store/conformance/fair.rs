@@ -32,7 +32,9 @@ impl Bench {
     /// order.
     async fn in_order<const N: usize>(&self, name: &str) -> [Claim; N] {
         let claims = [name; N].map(|name| self.fair(name));
-        let [first, waiting @ ..] = claims.as_slice() else { panic!("no claim") };
+        let [first, waiting @ ..] = claims.as_slice() else {
+            panic!("at least one claim is needed")
+        };
         self.grant(first).await;
         for (waiter, store) in waiting.iter().zip([&self.other, &self.one].into_iter().cycle()) {
             let busy = store.acquire(waiter, WAITS).await.unwrap();

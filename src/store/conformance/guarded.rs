@@ -37,11 +37,11 @@ async fn only_the_holder_writes(t: &Bench) {
     let (mine, yours) = (t.claim("guarded"), t.claim("guarded"));
     assert!(
         !writes(t, &mine, [Write::set(t.key("{guarded}:a"), "early")]).await,
-        "nobody holds it"
+        "no client holds the lock"
     );
     t.grant(&mine).await;
     assert!(!writes(t, &yours, [Write::set(t.key("{guarded}:a"), "another's")]).await);
-    assert!(!is_text(t, &mine, "{guarded}:a").await, "who does not hold has written");
+    assert!(!is_text(t, &mine, "{guarded}:a").await, "a client without the lock must not write");
     assert!(writes(t, &mine, [Write::set(t.key("{guarded}:b"), "mine")]).await);
     assert!(is_text(t, &mine, "{guarded}:b").await);
     assert!(writes(t, &mine, []).await);
@@ -107,7 +107,7 @@ async fn writes_are_ordered_and_atomic(t: &Bench) {
     ] {
         let refused = t.one.guarded(&claim, &Work::Writes(refused.into())).await.unwrap_err();
         assert!(!refused.may_have_happened() && refused.to_string().contains("WRONGTYPE"));
-        assert!(!is_text(t, &claim, "{order}:c").await, "a part of it was written");
+        assert!(!is_text(t, &claim, "{order}:c").await, "no part of the batch is written");
         assert!(writes(t, &claim, [Write::delete(t.key("{order}:c"))]).await);
     }
     t.broadcast(&claim).await;

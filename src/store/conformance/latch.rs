@@ -83,7 +83,7 @@ async fn unset_latch_is_open_and_can_be_set(t: &Bench) {
         assert!(t.is_open(&latch).await);
     }
     assert_eq!(t.count_to(&latch, Change::CountDown).await, 0);
-    assert_eq!(t.count_to(&latch, Change::Delete).await, 0, "it is gone");
+    assert_eq!(t.count_to(&latch, Change::Delete).await, 0, "the latch no longer exists");
     t.count_to(&latch, Change::SetIfAbsent(0)).await;
     assert_eq!(t.count_to(&latch, Change::SetIfAbsent(2)).await, 1);
     assert!(!t.is_open(&latch).await);

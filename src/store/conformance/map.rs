@@ -167,7 +167,7 @@ async fn long_values_are_not_returned(t: &Bench) {
     assert_eq!(t.change(&name, Change::Insert(b"1")).await, Changed::TooLong);
     assert_eq!(t.change(&name, Change::Remove).await, Changed::TooLong);
     let read = map::read(&t.one, &name, &bytes(&["none", "key", "none"])).await.unwrap();
-    assert_eq!(read, [None], "only what precedes the long value");
+    assert_eq!(read, [None], "only the values before the long one are read");
     let page = map::scan(&t.one, &name, &Cursor::default()).await.unwrap();
     assert_eq!((page.skips.as_deref(), page.parts.len()), (Some(&b"key"[..]), 0));
     let page = map::scan(&t.one, &name, &page.next.unwrap()).await.unwrap();
@@ -206,7 +206,7 @@ async fn long_page_is_read_in_parts(t: &Bench) {
             cursor = page.next;
         }
         read.sort();
-        assert!(read == texts, "{} parts of four", read.len());
+        assert!(read == texts, "{} of the four texts are read", read.len());
     }
 }
 

@@ -289,7 +289,7 @@ async fn free_lock_is_granted_and_held_lock_names_its_holder(t: &Bench) {
     let Verdict::Busy(Taken { holder: Some(holder), at_most: Some(remaining), .. }) =
         t.other.acquire(&yours, None).await.unwrap()
     else {
-        panic!("granted")
+        panic!("the lock must be busy")
     };
     assert_eq!((holder.owner(), holder.count()), (&mine.owner, 1));
     assert_eq!(holder.remaining(), Some(remaining));
@@ -329,7 +329,7 @@ async fn renewal_extends_only_current_holds(t: &Bench) {
 
     let remaining = t.one.holder(&held.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(remaining > Duration::from_secs(5), "{remaining:?}");
-    assert_eq!(t.one.holder(&gone.object).await.unwrap(), None, "a renewal must not create");
+    assert_eq!(t.one.holder(&gone.object).await.unwrap(), None, "a renewal must not create a lock");
     assert_eq!(t.one.renew(&[]).await.unwrap(), []);
 }
 
@@ -346,7 +346,11 @@ async fn only_the_holder_sets_the_hold_count(t: &Bench) {
     let claim = t.claim("counted");
     let ttl = Some(claim.ttl);
     assert_eq!(t.one.recount(&claim, 2, ttl).await.unwrap(), Outcome::NotOwned);
-    assert_eq!(t.one.holder(&claim.object).await.unwrap(), None, "a count must not create");
+    assert_eq!(
+        t.one.holder(&claim.object).await.unwrap(),
+        None,
+        "a new hold count must not create a lock"
+    );
 
     t.grant(&claim).await;
     for count in [2, 2, 3, 1] {
@@ -370,7 +374,7 @@ async fn release_by_a_non_holder_returns_the_holder(t: &Bench) {
     assert_eq!(t.broadcast(&mine).await, ReleaseReply::NotHeld { holder: None });
     t.grant(&yours).await;
     let ReleaseReply::NotHeld { holder: Some(holder) } = t.broadcast(&mine).await else {
-        panic!("released what was not ours")
+        panic!("the reply must be `NotHeld` with the holder")
     };
     assert_eq!(holder.owner(), &yours.owner);
     assert_eq!(t.one.held_by(&yours.object, &yours.owner).await.unwrap(), 1);
@@ -418,7 +422,7 @@ async fn unsubscribed_client_receives_nothing(t: &Bench) {
     // still reach the client.
     let (limit, mut received) = (Instant::now() + Duration::from_secs(10), 0);
     while t.broadcast(&claim).await != ReleaseReply::Freed(RemoteWaiters::Nobody) {
-        assert!(Instant::now() < limit, "it listens on");
+        assert!(Instant::now() < limit, "the client is still subscribed");
         received += 1;
         sleep(Duration::from_millis(10)).await;
         t.grant(&claim).await;

@@ -76,13 +76,13 @@ fn first(claim: &Claim) -> PermitId {
 
 async fn permits_are_granted_while_enough_are_free(t: &Bench) {
     let [one, three, two] = [1, 3, 2].map(|count| wants(t, "p-some", count, LONG));
-    assert_eq!(busy(t, &one).await, None, "nobody has said how many there are");
+    assert_eq!(busy(t, &one).await, None, "the number of permits is not set");
     let object = set(t, "p-some", 5).await;
     t.grant(&one).await;
     t.grant(&three).await;
     assert_eq!(counts(t, &object).await, (1, 4));
     assert!(busy(t, &two).await.is_some());
-    assert_eq!(counts(t, &object).await, (1, 4), "a no takes nothing");
+    assert_eq!(counts(t, &object).await, (1, 4), "a refused request takes no permits");
     assert!(release(t, &one).await);
     t.grant(&two).await;
     assert_eq!(counts(t, &object).await, (0, 5));
@@ -98,7 +98,7 @@ async fn repeated_request_gets_the_same_permits(t: &Bench) {
     t.grant(&claim).await;
     assert_eq!(counts(t, &object).await, (1, 2));
     sleep(2 * SHORT).await;
-    assert_eq!(counts(t, &object).await, (1, 2), "with a fresh lease");
+    assert_eq!(counts(t, &object).await, (1, 2), "the second request has renewed the lease");
 
     // If one permit was revoked, a repeated request acquires only this permit again.
     assert_eq!(change(t, &object, Change::Release(first(&claim))).await, 1);
@@ -136,7 +136,7 @@ async fn expired_permits_are_free_for_any_client(t: &Bench) {
     t.grant(&next).await;
     sleep(2 * SHORT).await;
     assert_eq!(counts(t, &object).await, (2, 0));
-    assert!(!release(t, &next).await, "somebody has counted it as free");
+    assert!(!release(t, &next).await, "the permits are already counted as free");
     assert_eq!(counts(t, &object).await, (2, 0));
 }
 
@@ -150,7 +150,7 @@ async fn expired_permit_is_not_held_and_not_renewable(t: &Bench) {
     for ttl in [None, Some(LONG)] {
         assert_eq!(t.one.renew(&[renewal(&claim, ttl)]).await.unwrap(), [Outcome::NotOwned]);
     }
-    assert!(!release(t, &claim).await, "nor given back, but it is free");
+    assert!(!release(t, &claim).await, "an expired permit is not released again");
     assert_eq!(counts(t, &object).await, (1, 0));
 }
 
@@ -191,7 +191,7 @@ async fn release_reports_one_lost_permit(t: &Bench) {
     t.grant(&claim).await;
     assert_eq!(change(t, &object, Change::Release(first(&claim))).await, 1);
     assert!(!release(t, &claim).await);
-    assert_eq!(counts(t, &object).await, (3, 0), "the others are given back");
+    assert_eq!(counts(t, &object).await, (3, 0), "the other permits are released");
 }
 
 async fn repeated_change_of_the_number_counts_once(t: &Bench) {
@@ -281,7 +281,7 @@ async fn waiter_is_notified_when_permits_are_free(t: &Bench) {
     t.grant(&Claim { ttl: SHORT, ..claim.clone() }).await;
     let asked = Instant::now();
     while counts(t, &object).await.0 == 0 {
-        assert!(asked.elapsed() < LONG, "it never ends");
+        assert!(asked.elapsed() < LONG, "the lease expires in time");
         sleep(SHORT / 4).await;
     }
     t.received(&freed(&claim), 3).await;

@@ -115,7 +115,10 @@ async fn unsubscribed_entry_is_skipped(t: &Bench) {
     let limit = Instant::now() + Duration::from_secs(10);
     // The server counts the client as a subscriber until it has executed the unsubscribe.
     while t.hand_over(&held).await.is_some() {
-        assert!(Instant::now() < limit, "the lock is reserved for it");
+        assert!(
+            Instant::now() < limit,
+            "the lock is still reserved for a client that unsubscribed"
+        );
         t.broadcast(&gone).await;
         t.grant(&held).await;
         t.queue(&gone).await;
@@ -167,7 +170,10 @@ async fn contended_lock_has_yield_windows(t: &Bench) {
     let began = Instant::now();
     let (mut gaps, mut reserved) = (0, 0);
     while gaps == 0 || began.elapsed() < Duration::from_millis(1_500) {
-        assert!(began.elapsed() < Duration::from_secs(10), "no gap, {reserved} reserved");
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "no yield window, {reserved} reservations"
+        );
         t.queue(&next).await;
         match t.one.release(&held, ReleaseMode::HandOver).await.unwrap() {
             ReleaseReply::Freed(RemoteWaiters::Nobody) => reserved += 1,
@@ -191,7 +197,7 @@ async fn contended_lock_has_yield_windows(t: &Bench) {
     // Windows take at most a fiftieth of the time: 2 ms in 100 ms, or 16 ms in 800 ms. After a
     // window, the next release always reserves the lock.
     let most = usize::try_from(began.elapsed().as_millis() / 100).unwrap() + 1;
-    assert!(gaps <= most && reserved > gaps, "{gaps} gaps, {reserved} reserved");
+    assert!(gaps <= most && reserved > gaps, "{gaps} yield windows, {reserved} reservations");
     t.broadcast(&held).await;
     t.other.unlisten(&held.object);
 }

@@ -68,7 +68,7 @@ async fn many_readers_share_and_a_writer_is_alone(t: &Bench) {
     let Verdict::Busy(Taken { holder: Some(holder), at_most: Some(_), .. }) =
         t.other.acquire(&first, None).await.unwrap()
     else {
-        panic!("it is read")
+        panic!("the writer must be refused while there is a reader")
     };
     assert!(holder.owner == one.owner || holder.owner == other.owner, "{holder}");
     assert_eq!(release(t, &one).await, FREED);
@@ -76,7 +76,7 @@ async fn many_readers_share_and_a_writer_is_alone(t: &Bench) {
     assert_eq!(release(t, &other).await, FREED);
     assert!(is_granted(t, &first).await);
     let Verdict::Busy(Taken { holder, .. }) = t.other.acquire(&one, None).await.unwrap() else {
-        panic!("it is written")
+        panic!("the reader must be refused while there is a writer")
     };
     assert_eq!(holder.map(|holder| holder.owner), Some(first.owner.clone()));
     assert!(!is_granted(t, &second).await);
@@ -116,7 +116,7 @@ async fn lock_lasts_as_long_as_its_longest_lease(t: &Bench) {
     assert!(is_granted(t, &long).await && is_granted(t, &short).await);
     t.one.renew(&[renewal(&short)]).await.unwrap();
     sleep(Duration::from_millis(80)).await;
-    assert!(!is_granted(t, &next).await, "one reads yet");
+    assert!(!is_granted(t, &next).await, "a reader still has the lock");
     let left = t.one.holder(&long.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(left > Duration::from_secs(5), "{left:?}");
     // and the lock does not last longer than the remaining readers
@@ -180,17 +180,21 @@ async fn writer_acquires_a_read_hold_and_keeps_it(t: &Bench) {
     let writes = writer(t, "rw-down");
     let (reads, other, next) = (reader(t, "rw-down"), reader(t, "rw-down"), writer(t, "rw-down"));
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
-    assert!(!is_granted(t, &other).await, "it writes yet");
+    assert!(!is_granted(t, &other).await, "the writer still has the lock");
     for claim in [&writes, &reads] {
         let holder = t.other.holder(&claim.object).await.unwrap().unwrap();
         assert_eq!(holder.owner, claim.owner);
     }
     let Verdict::Busy(Taken { holder, .. }) = t.other.acquire(&next, None).await.unwrap() else {
-        panic!("it is written")
+        panic!("the next writer must be refused while there is a writer")
     };
-    assert_eq!(holder.map(|holder| holder.owner), Some(writes.owner.clone()), "the writer");
+    assert_eq!(
+        holder.map(|holder| holder.owner),
+        Some(writes.owner.clone()),
+        "the reported holder is the writer"
+    );
     assert_eq!(release(t, &writes).await, FREED);
-    assert!(!is_granted(t, &next).await, "it reads yet");
+    assert!(!is_granted(t, &next).await, "the former writer still has its read hold");
     assert!(is_granted(t, &other).await);
     assert_eq!(release(t, &reads).await, FREED);
     assert_eq!(release(t, &other).await, FREED);
@@ -218,7 +222,7 @@ async fn writer_may_read_twice_as_separate_holds(t: &Bench) {
     assert_eq!(release(t, &one).await, FREED);
     assert_eq!(release(t, &writes).await, FREED);
     assert_eq!(t.one.renew(&[renewal(&other)]).await.unwrap(), [Outcome::Renewed]);
-    assert!(!is_granted(t, &next).await, "one reads yet");
+    assert!(!is_granted(t, &next).await, "a reader still has the lock");
     assert_eq!(release(t, &other).await, FREED);
     assert!(is_granted(t, &next).await);
     release(t, &next).await;
@@ -234,7 +238,10 @@ async fn read_under_a_write_hold_needs_the_write_hold(t: &Bench) {
     release(t, &other).await;
     let stranger = reader(t, "rw-no-writer");
     assert!(is_granted(t, &stranger).await);
-    assert!(!reads_under_write(t, &reads, &writes).await, "others read, and might have written");
+    assert!(
+        !reads_under_write(t, &reads, &writes).await,
+        "another writer may have had the lock before the reader"
+    );
     release(t, &stranger).await;
     // After the writer has released, a repeated request keeps its read hold, and a new request is
     // rejected.
@@ -253,7 +260,7 @@ async fn read_hold_outlives_the_lease_of_its_writer(t: &Bench) {
     assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&writes, 1, Some(writes.ttl)).await.unwrap(), Outcome::Renewed);
     sleep(Duration::from_millis(3_050)).await;
-    assert!(!is_granted(t, &next).await, "one reads yet");
+    assert!(!is_granted(t, &next).await, "a reader still has the lock");
     t.one.force_release(&reads.object).await.unwrap();
 }
 
@@ -266,7 +273,7 @@ async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
     assert_eq!(t.one.recount(&writes, 1, Some(writes.ttl)).await.unwrap(), Outcome::Renewed);
     assert_eq!(release(t, &writes).await, FREED);
     sleep(Duration::from_millis(3_050)).await;
-    assert!(!is_granted(t, &next).await, "one reads yet");
+    assert!(!is_granted(t, &next).await, "a reader still has the lock");
     assert_eq!(release(t, &reads).await, FREED);
 
     // The writer has a longer lease than its read hold. After it has released, and the read hold
@@ -300,7 +307,7 @@ async fn readers_yield_only_to_earlier_writers(t: &Bench) {
     let Verdict::Busy(Taken { holder: Some(first), at_most: Some(left), .. }) =
         t.one.acquire(&came_later, None).await.unwrap()
     else {
-        panic!("one that came before waits to write")
+        panic!("the reader must wait for the earlier writer")
     };
     assert_eq!((first.owner, first.count), (writes.owner.clone(), 0));
     assert!(left > Duration::from_secs(3) && left <= Duration::from_secs(5), "{left:?}");
@@ -319,7 +326,7 @@ async fn yielding_readers_let_waiting_writers_first(t: &Bench) {
     t.queue_by(&writes, Place::Kept).await;
     let verdict = t.one.acquire(&late, None).await.unwrap();
     assert!(matches!(verdict, Verdict::Busy(Taken { holder: Some(_), .. })), "{verdict:?}");
-    assert!(is_granted(t, &here).await, "it asks again for what it has");
+    assert!(is_granted(t, &here).await, "a repeated request of a holder is granted");
     assert!(is_granted(t, &rude).await);
     release(t, &rude).await;
     release(t, &here).await;
@@ -422,7 +429,7 @@ async fn writer_continues_when_its_other_hold_is_revoked(t: &Bench) {
     assert!(!t.other.force_release(&reads.object).await.unwrap());
     assert_eq!(t.one.renew(&[renewal(&reads)]).await.unwrap(), [Outcome::NotOwned]);
     assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
-    assert!(!is_granted(t, &next).await, "one writes yet");
+    assert!(!is_granted(t, &next).await, "the writer still has the lock");
     assert_eq!(release(t, &writes).await, FREED);
     assert!(is_granted(t, &next).await);
     release(t, &next).await;

@@ -138,7 +138,11 @@ async fn drain_removes_free_permits_and_no_negative_ones(t: &Bench) {
     assert_eq!((t.changed(&claim, Change::Drain).await, t.free(&claim).await), (0, -5));
     assert_eq!(t.changed(&claim, Change::Add(15)).await, 10);
     assert_eq!((t.changed(&claim, Change::Drain).await, t.free(&claim).await), (10, 0));
-    assert_eq!(t.changed(&claim, Change::SetIfAbsent(1)).await, 0, "it is there, with none");
+    assert_eq!(
+        t.changed(&claim, Change::SetIfAbsent(1)).await,
+        0,
+        "the semaphore exists and has no permits"
+    );
 }
 
 async fn lookup_returns_the_owners_of_permits(t: &Bench) {

@@ -233,7 +233,7 @@ mod tests {
 
         redis.command(&["CLIENT", "KILL", "USER", "narrow"]);
         let forgotten = || store.permissions(&held.object).queue;
-        eventually("it is forgotten", Duration::from_secs(5), forgotten);
+        eventually("the missing permission is forgotten", Duration::from_secs(5), forgotten);
     }
 
     #[tokio::test(start_paused = true)]
@@ -383,7 +383,7 @@ mod tests {
         record.arg("leasehold_lock__yield:{door}").arg(9_000_000_000_000_000_u64);
         one.topology.call(b"door", &record).await.unwrap();
         one.release(&held, ReleaseMode::HandOver).await.unwrap();
-        assert_eq!(waiter.holder(&held.object).await.unwrap(), None, "a window is due");
+        assert_eq!(waiter.holder(&held.object).await.unwrap(), None, "a yield window is due");
     }
 
     #[tokio::test(start_paused = true)]
@@ -472,7 +472,7 @@ mod tests {
         while store.reconnects() == 0 {
             tokio::time::sleep(Duration::from_millis(100)).await;
             store.unlisten(&Object::lock("nobody's"));
-            assert!(start.elapsed() < Duration::from_secs(10), "still believed");
+            assert!(start.elapsed() < Duration::from_secs(10), "the client reconnects in time");
         }
     }
 

@@ -88,7 +88,7 @@ async fn each_connection_resolves_the_host_name_again() {
         let before = book.asked("redis.example");
         redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
         eventually("the name is resolved again", LIMIT, || book.asked("redis.example") > before);
-        eventually("it is connected", LIMIT, || store.reconnects() >= reconnects);
+        eventually("the client is connected again", LIMIT, || store.reconnects() >= reconnects);
         acquires(&store, "door").await;
     }
 }
@@ -106,7 +106,7 @@ async fn moved_server_is_found_at_its_new_address() {
     acquires(&store, "door").await;
     assert!(holds(&new, "door"));
     old.start_again();
-    eventually("both connections are there", LIMIT, || connections(&new) == 2);
+    eventually("the new server has both connections", LIMIT, || connections(&new) == 2);
     assert_eq!(connections(&old), 0);
 }
 
@@ -127,7 +127,7 @@ async fn client_follows_an_endpoint_to_the_new_primary() {
     book.lead("redis.example", &[replica.port()]);
     acquires(&store, "window").await;
     assert!(holds(&replica, "window"));
-    eventually("the old one is left", LIMIT, || connections(&primary) == 0);
+    eventually("the client has left the old primary", LIMIT, || connections(&primary) == 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,10 +176,12 @@ async fn sentinel_host_names_are_resolved_again() {
     drop(before);
     acquires(&store, "door").await;
     let are_taken = || after[0].connections() > 0 && after[1].connections() > 0;
-    eventually("the new ways are taken", LIMIT, are_taken);
+    eventually("the client uses the new addresses", LIMIT, are_taken);
     redis.servers()[1].catch_up_with(&redis.servers()[0]);
     redis.fail_over();
-    eventually("the old one is left", LIMIT, || connections(&redis.servers()[0]) == 0);
+    eventually("the client has left the old primary", LIMIT, || {
+        connections(&redis.servers()[0]) == 0
+    });
 
     // then the client finds the new primary by its name
     acquires(&store, "window").await;

@@ -82,7 +82,7 @@ fn claim() -> Claim {
 async fn acquired(store: &RedisStore) {
     let start = Instant::now();
     while store.acquire(&claim(), None).await.is_err() {
-        assert!(start.elapsed() < Duration::from_secs(10), "no answer");
+        assert!(start.elapsed() < Duration::from_secs(10), "the request succeeds in time");
         sleep(Duration::from_millis(50)).await;
     }
 }

@@ -104,12 +104,12 @@ impl Cluster {
     /// the slot.
     #[track_caller]
     pub fn key_on(&self, node: &Redis, prefix: &str) -> String {
-        let view = View::of(node).expect("the node answers");
+        let view = View::of(node).expect("the node replies");
         assert!(!view.me().slots.is_empty(), "this node owns no slot");
         assert!(!prefix.contains('{'), "`{prefix}` chooses the slot");
         let mut keys = (0..).map(|number: u32| format!("{prefix}{number}"));
         let is_there = |key: &String| view.owner_of(slot_of(key)) == Some(&view.own);
-        keys.find(is_there).expect("there is always another number")
+        keys.find(is_there).expect("the numbers have no end")
     }
 
     /// All nodes. At the start, the masters come first, then one replica of each master in the same
@@ -148,7 +148,7 @@ impl Cluster {
             found = self.agreed_owner(slot);
             found.is_some()
         });
-        found.expect("found just now")
+        found.expect("the loop above found the owner")
     }
 
     /// Returns the node that has a slot, as `node` sees it now. After a [cut](Links::split) this
@@ -231,15 +231,15 @@ impl Cluster {
     /// If the replica rejects the command, or if it takes longer than 30 seconds.
     #[track_caller]
     pub fn fail_over(&self, replica: &Redis, how: Failover) {
-        let view = View::of(replica).expect("the replica answers");
-        let slots = &view.members.get(&view.me().master).expect("it is a replica").slots;
+        let view = View::of(replica).expect("the replica replies");
+        let slots = &view.members.get(&view.me().master).expect("the node is a replica").slots;
         let slot = *slots.first().expect("its master has slots").start();
         let mut words = vec!["CLUSTER", "FAILOVER"];
         words.extend(how.word());
         // A replica gives up if it does not get enough votes within five seconds. So the command is
         // repeated.
         let ask = || {
-            let reply = replica.access().command(&words).expect("the replica answers");
+            let reply = replica.access().command(&words).expect("the replica replies");
             assert!(!reply.is_error() || !replica.is_replica(), "{words:?}: {reply:?}");
         };
         let agreed = || self.all_name(slot, &view.own);
@@ -282,11 +282,14 @@ impl Cluster {
     pub fn add_node(&self) -> Arc<Redis> {
         let number = self.list().len();
         let numbers = (number..).map(|number| format!("node-{number}"));
-        let name = numbers.into_iter().find(|name| !self.is_taken(name)).expect("one is free");
+        let name = numbers
+            .into_iter()
+            .find(|name| !self.is_taken(name))
+            .expect("one of the names is free");
         self.start_nodes(&[name]);
         self.meet();
         self.wait_until_ok();
-        self.nodes().pop().expect("added just now")
+        self.nodes().pop().expect("the cluster has the added node")
     }
 
     /// Starts a replica of `master`, and waits until it is in sync.
@@ -310,11 +313,11 @@ impl Cluster {
     /// If the node has slots, or if the other nodes do not forget it within 30 seconds.
     #[track_caller]
     pub fn forget(&self, node: &Redis) {
-        let view = View::of(node).expect("the node answers");
+        let view = View::of(node).expect("the node replies");
         assert!(view.me().slots.is_empty(), "this node owns slots: move them first");
         self.list().retain(|it| it.redis.port() != node.port());
         node.own_command(&["CLUSTER", "RESET", "HARD"]);
-        eventually("everybody forgets the node", CHANGE, || {
+        eventually("all other nodes have forgotten the node", CHANGE, || {
             let mut known = false;
             for other in self.running() {
                 // A node that has already forgotten `node` rejects the command.
@@ -458,7 +461,7 @@ impl Cluster {
     #[track_caller]
     fn meet(&self) {
         let nodes = self.running();
-        let (first, others) = nodes.split_first().expect("there is a node");
+        let (first, others) = nodes.split_first().expect("the cluster has a node");
         // If a node replies late, the first node forgets it. So the introduction is repeated.
         let meet = || others.iter().for_each(|node| self.introduce(first, node));
         let all_known = |view: &View| view.well() >= nodes.len();

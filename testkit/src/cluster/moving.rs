@@ -90,12 +90,12 @@ impl SlotMove<'_> {
         // owner before the new owner takes requests for the slot.
         for node in [&self.to, &self.from].into_iter().chain(others.iter().filter(is_other)) {
             let reported = node.access().command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
-            let reported = reported.expect("the node answers");
+            let reported = reported.expect("the node replies");
             // A node that has lost its last slot becomes a replica of the new owner. This replica
             // rejects the command, but it already has the new topology.
             assert!(!reported.is_error() || node.is_replica(), "{reported:?}");
         }
-        let slot = self.slot.parse().expect("made of a number");
+        let slot = self.slot.parse().expect("the text was made from a number");
         self.cluster.wait_for_owner(slot, &id);
     }
 

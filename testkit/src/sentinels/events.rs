@@ -74,7 +74,7 @@ fn listen(number: usize, sentinel: &Redis, tell: Sender<Event>) -> TcpStream {
     let confirmed = connection.command(&["PSUBSCRIBE", "*"]);
     assert_eq!(confirmed.list()[0].text(), "psubscribe");
     let stream = connection.stream().expect("a socket can be shared");
-    stream.set_read_timeout(None).expect("a socket may wait for ever");
+    stream.set_read_timeout(None).expect("a socket can have no timeout");
     thread::spawn(move || {
         while let Some((name, text)) = next_message(&mut connection) {
             let event = Event { at: clock(), sentinel: number, name, text };

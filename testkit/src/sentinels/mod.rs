@@ -124,11 +124,11 @@ impl Sentinels {
     #[track_caller]
     pub fn master_number(&self) -> usize {
         let mut found = None;
-        eventually("the Sentinels agree on a master, and it is one", FAILOVER, || {
+        eventually("the Sentinels agree on a server that is a master", FAILOVER, || {
             found = self.agreed_master();
             found.is_some()
         });
-        found.expect("found just now")
+        found.expect("the loop above found the master")
     }
 
     /// The index of the server that one of the [sentinels](Self::sentinels) considers the master
@@ -171,7 +171,7 @@ impl Sentinels {
             new = self.agreed_master().filter(|new| *new != old);
             new.is_some()
         });
-        &self.servers[new.expect("found just now")]
+        &self.servers[new.expect("the loop above found the master")]
     }
 
     /// Waits until every running Sentinel sees all others, the same master, and all other running
@@ -279,9 +279,12 @@ impl Sentinels {
         set.extend(login.iter().filter_map(|(key, value)| Some([*key, (*value)?])).flatten());
         let monitor = ["SENTINEL", "MONITOR", name, "127.0.0.1", &port, &quorum];
         let mut connection = sentinel.access().open().expect("the Sentinel accepts connections");
-        connection.send(&monitor).and_then(|()| connection.send(&set)).expect("it reads");
+        connection
+            .send(&monitor)
+            .and_then(|()| connection.send(&set))
+            .expect("the Sentinel reads its input");
         for _ in 0..2 {
-            assert_eq!(connection.next_reply().expect("it answers").text(), "OK");
+            assert_eq!(connection.next_reply().expect("the Sentinel replies").text(), "OK");
         }
     }
 }
@@ -308,7 +311,7 @@ impl SentinelsOptions {
     /// Creates the certificates for all servers with TLS.
     fn certify(&mut self) {
         let (servers, sentinels) = (&mut self.server_options, &mut self.sentinel_options);
-        assert!(sentinels.tls || !servers.tls, "Sentinels of servers with TLS speak it, too");
+        assert!(sentinels.tls || !servers.tls, "Sentinels of servers with TLS need TLS, too");
         if !sentinels.tls {
             return;
         }

@@ -83,7 +83,7 @@ impl Speaker {
                 return shown;
             }
             let read = timeout(PATIENCE, self.stream.read_buf(&mut bytes)).await;
-            let read = read.unwrap_or_else(|_| panic!("no answer, but {:?}", shown(&bytes)));
+            let read = read.unwrap_or_else(|_| panic!("no whole reply, only {:?}", shown(&bytes)));
             if matches!(read, Ok(0) | Err(_)) {
                 return shown(&bytes) + ENDED;
             }

@@ -93,7 +93,8 @@ impl Contender {
     fn attempt(&mut self) -> Attempt {
         let wanted: Vec<_> =
             self.orders.objects.iter().filter(|it| it.kind != Kind::Latch).collect();
-        let object = self.rng.choice(wanted).expect("there is something to want");
+        let object =
+            self.rng.choice(wanted).expect("the orders contain an object that can be acquired");
         let stay = match self.rng.u32(0..100) {
             // This time is longer than a lease, so the client must renew the hold. Renewals do not
             // wait for replicas, so a promoted replica may have an older lease. Therefore
@@ -175,7 +176,7 @@ impl Contender {
             Kind::Semaphore => self.acquire_permit(attempt, replicas).await?,
             Kind::Election => self.campaign(attempt, replicas).await?,
             Kind::Queue => self.claim(attempt, replicas).await?,
-            Kind::Latch => unreachable!("a latch is nothing to hold"),
+            Kind::Latch => unreachable!("a latch cannot be held"),
         })
     }
 

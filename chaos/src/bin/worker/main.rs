@@ -70,7 +70,7 @@ async fn obey(lines: &mut Lines<BufReader<Stdin>>, names: &Names) {
                 names.lock().unwrap_or_else(PoisonError::into_inner).insert(name, to);
             }
             Ok(Order::Stop) => return,
-            Err(e) => panic!("no order: `{line}`: {e}"),
+            Err(e) => panic!("`{line}` is not an order: {e}"),
         }
     }
     exit(1)

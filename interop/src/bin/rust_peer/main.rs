@@ -44,7 +44,7 @@ async fn main() {
             });
             sender
         });
-        task.send(command).expect("a task ends with the process");
+        task.send(command).expect("the task runs until the process ends");
     }
     exit(0);
 }
@@ -434,13 +434,20 @@ impl Round {
         let seen = block_in_place(|| redis.command(&["GET", &self.counter]));
         self.rest_a_while().await;
         let again = block_in_place(|| redis.command(&["GET", &self.counter]));
-        assert_eq!(format!("{seen:?}"), format!("{again:?}"), "somebody wrote while it was read");
+        assert_eq!(
+            format!("{seen:?}"),
+            format!("{again:?}"),
+            "no thread writes while another one reads"
+        );
         block_in_place(|| redis.command(&["DECR", &readers])).number();
     }
 
     fn nobody_reads(&self, redis: &mut Connection) {
         let reading = block_in_place(|| redis.command(&["GET", &self.readers()]));
-        assert!(reading.is_nil() || reading.text() == "0", "somebody reads while it is written");
+        assert!(
+            reading.is_nil() || reading.text() == "0",
+            "no thread reads while another one writes"
+        );
     }
 
     fn readers(&self) -> String {
@@ -500,7 +507,7 @@ impl Done {
     }
 
     fn refused(&mut self, error: leasehold::Error, round: &Round) {
-        assert!(round.stubborn, "the crowd's lock: {error}");
+        assert!(round.stubborn, "the lock of the crowd failed: {error}");
         self.refusals.push(error.to_string());
     }
 }
@@ -542,7 +549,7 @@ impl Flags {
         while let (Some(name), Some(value)) = (words.next(), words.next()) {
             let known = KNOWN.iter().any(|known| name.strip_prefix("--") == Some(known));
             // An unknown setting is an error, because a test would rely on its effect.
-            assert!(known, "Leasehold has nothing for {name}");
+            assert!(known, "Leasehold has no setting for {name}");
             flags.insert(name[2..].to_owned(), value);
         }
         Self(flags)
@@ -596,8 +603,10 @@ fn say(line: &Value) {
 
 /// The wall clock in microseconds, as in Java.
 fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    u64::try_from(since.as_micros()).expect("not that far in the future")
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .expect("the clock is later than 1970");
+    u64::try_from(since.as_micros()).expect("the microseconds since 1970 fit into 64 bits")
 }
 
 fn millis(duration: Duration) -> i64 {

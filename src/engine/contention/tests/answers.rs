@@ -16,14 +16,14 @@ fn in_line<'a>(contention: &'a Arc<NameRegistry>, name: &'a Object) -> Line<'a> 
 
 /// Returns how the task leaves the line, if it leaves now.
 fn entrance(waits: &mut Line<'_>) -> Entrance {
-    waits.now_or_never().expect("it gets in").unwrap()
+    waits.now_or_never().expect("the task leaves the line").unwrap()
 }
 
 /// Returns the request slot with which the task leaves the line now.
 fn slot(waits: &mut Line<'_>) -> RequestSlot {
     match entrance(waits) {
         Entrance::Slot(slot) => slot,
-        Entrance::Shared(_) | Entrance::Answered => panic!("no turn"),
+        Entrance::Shared(_) | Entrance::Answered => panic!("the task did not get the request slot"),
     }
 }
 

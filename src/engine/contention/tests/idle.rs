@@ -92,7 +92,7 @@ async fn unpolled_waiter_is_first_again_when_it_is_polled() {
     waits(first.as_mut()).await;
     guard.release().await.unwrap().into_result().unwrap();
     let first = timeout(SOON, first).await.unwrap().unwrap();
-    assert!(third.as_mut().now_or_never().is_none(), "two have it");
+    assert!(third.as_mut().now_or_never().is_none(), "the third task waits while the lock is held");
     first.release().await.unwrap().into_result().unwrap();
     drop(timeout(IN_TIME, third).await.unwrap().unwrap());
 }
@@ -107,7 +107,7 @@ async fn late_grant_belongs_to_its_task_though_it_lost_the_slot() {
         advance(REQUESTER_IDLE_LIMIT).await;
         contention.check_due_names();
     }
-    let second = second.now_or_never().expect("it is called").unwrap();
+    let second = second.now_or_never().expect("the second task is woken").unwrap();
     assert!(!first.goes_on() && second.goes_on());
     let hold = entered(&engine, grant(&engine, &name, Instant::now()), Some(first));
     assert_eq!(contention.grant(&name), Some(hold.grant.id));
@@ -124,18 +124,24 @@ async fn waiter_that_lost_its_slot_gets_no_wakeup_of_the_next_owner() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let before = first.listen(PLAIN);
-    assert!(before.until_notified(Instant::now() + SOON).await, "that it listens now");
+    assert!(
+        before.until_notified(Instant::now() + SOON).await,
+        "the task is notified of its subscription"
+    );
     first.note_sleep(Instant::now());
     let second = in_line(&contention, &name);
     for _ in 0..2 {
         advance(REQUESTER_IDLE_LIMIT).await;
         contention.check_due_names();
     }
-    let second = second.now_or_never().expect("it is called").unwrap();
+    let second = second.now_or_never().expect("the second task is woken").unwrap();
     let inbox = second.listen(PLAIN);
     assert_eq!(inbox.level(), SubscriptionLevel::Turns);
     contention.receive(Event::Freed { object: name.clone(), queue_notified: false });
-    assert!(before.until_notified(Instant::now()).await, "that its turn is gone");
+    assert!(
+        before.until_notified(Instant::now()).await,
+        "the first task is notified that it lost its request slot"
+    );
     assert!(inbox.until_notified(Instant::now()).await);
     drop(first);
     assert!(second.goes_on());
@@ -145,7 +151,10 @@ async fn waiter_that_lost_its_slot_gets_no_wakeup_of_the_next_owner() {
 async fn slot_owner_keeps_its_slot_until_its_planned_request() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
-    assert!(first.listen(PLAIN).until_notified(Instant::now() + SOON).await, "that it listens now");
+    assert!(
+        first.listen(PLAIN).until_notified(Instant::now() + SOON).await,
+        "the task is notified of its subscription"
+    );
     first.note_sleep(Instant::now() + TTL);
     let second = in_line(&contention, &name);
     for _ in 0..9 {

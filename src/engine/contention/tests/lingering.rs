@@ -8,7 +8,7 @@ async fn unused_name_is_removed_after_a_while() {
     let slot = contention.line(&name, PLAIN, true, || true).await;
     assert!(contention.line(&name, PLAIN, true, || true).now_or_never().is_none());
     drop(slot);
-    assert!(!contention.is_idle(), "it may be wanted again soon");
+    assert!(!contention.is_idle(), "the name is kept for a while");
     advance(IDLE_LIFETIME / 2).await;
     contention.check_due_names();
     assert!(!contention.is_idle());
@@ -46,7 +46,10 @@ async fn too_many_unused_names_are_removed_at_once() {
         let name = Object::lock(format!("door-{n}"));
         contention.line(&name, PLAIN, true, || true).await.unwrap().listen(PLAIN);
     }
-    assert!(contention.core.notifier.notified().now_or_never().is_some(), "it is to look at once");
+    assert!(
+        contention.core.notifier.notified().now_or_never().is_some(),
+        "a check of the names is due at once"
+    );
     contention.check_due_names();
     assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
@@ -68,7 +71,7 @@ async fn unused_names_are_removed_while_another_name_is_handed_off() {
         contention.check_due_names();
         looks += 1;
     }
-    assert!(looks < 10, "and there is nothing to do");
+    assert!(looks < 10, "the checks end");
     assert_eq!(contention.entries.lock().agenda.len(), MOST_LINGERING);
 }
 

@@ -77,7 +77,7 @@ async fn offered_grant_goes_to_the_next_when_its_task_leaves() {
     }
     guard.release().await.unwrap().into_result().unwrap();
     drop(first);
-    let next = second.now_or_never().expect("it has it").unwrap();
+    let next = second.now_or_never().expect("the second task has acquired").unwrap();
     assert_eq!(next.owner(), &owner);
 }
 
@@ -102,7 +102,7 @@ async fn waiter_does_not_use_an_offered_grant_that_the_store_lost() {
     assert!(timeout(SOON, &mut waits).await.is_err());
     guard.release().await.unwrap().into_result().unwrap();
     engine.contention.disown(&hold);
-    assert!(timeout(SOON, &mut waits).await.is_err(), "it asks");
+    assert!(timeout(SOON, &mut waits).await.is_err(), "the waiter needs a request to the store");
 }
 
 #[tokio::test(start_paused = true)]

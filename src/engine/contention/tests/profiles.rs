@@ -35,7 +35,7 @@ async fn permit_offered_to_a_leaving_waiter_is_granted_only_once() {
     waits(&mut next).await;
     drop(ours);
     drop(goes);
-    assert!(timeout(LONG, &mut next).await.is_err(), "three of two");
+    assert!(timeout(LONG, &mut next).await.is_err(), "no third permit is granted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,5 +47,5 @@ async fn request_for_two_permits_is_not_granted_one_free_permit() {
     waits(&mut called).await;
     drop(goes);
     drop(ours);
-    assert!(timeout(LONG, &mut called).await.is_err(), "three of two");
+    assert!(timeout(LONG, &mut called).await.is_err(), "no third permit is granted");
 }

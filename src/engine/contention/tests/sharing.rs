@@ -106,7 +106,7 @@ async fn read_hold_of_a_writer_is_not_shared_while_it_writes() {
     let (_store, prices) = prices();
     let writing = prices.write().acquire().await.unwrap();
     let reading = prices.acquire_read_with(&writing).await.unwrap();
-    assert!(prices.read().try_acquire().await.unwrap().is_none(), "it writes yet");
+    assert!(prices.read().try_acquire().await.unwrap().is_none(), "the writer still has the lock");
     drop(writing);
     sleep(SOON).await;
     let other = prices.read().try_acquire().await.unwrap().unwrap();
@@ -149,7 +149,7 @@ async fn writer_that_also_reads_is_not_handed_over() {
     let reading = prices.acquire_read_with(&writing).await.unwrap();
     drop(writing);
     sleep(SOON).await;
-    assert!(!next.is_finished(), "two have it");
+    assert!(!next.is_finished(), "the next writer waits for the read hold");
     drop(reading);
     drop(next.await.unwrap());
 }
@@ -164,7 +164,10 @@ async fn writer_releases_each_of_its_two_reading_guards() {
     drop(first);
     sleep(SOON).await;
     assert!(second.is_held());
-    assert!(there.write().try_acquire().await.unwrap().is_none(), "two have it");
+    assert!(
+        there.write().try_acquire().await.unwrap().is_none(),
+        "a writer is refused while there is a reader"
+    );
     drop(second);
     sleep(SOON).await;
     assert!(there.write().try_acquire().await.unwrap().is_some());
@@ -177,7 +180,7 @@ async fn acquire_read_with_refuses_the_write_guard_of_another_client() {
     let writing = there.write().acquire().await.unwrap();
     let refused = prices.acquire_read_with(&writing).await.unwrap_err();
     assert!(matches!(refused, Error::NotWriting { .. }), "{refused}");
-    assert!(prices.read().try_acquire().await.unwrap().is_none(), "it writes yet");
+    assert!(prices.read().try_acquire().await.unwrap().is_none(), "the writer still has the lock");
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +229,7 @@ async fn dropped_release_of_the_last_reader_completes() {
     let mut release = Box::pin(guard.release());
     assert!(futures_util::poll!(&mut release).is_pending());
     drop(release);
-    drop(timeout(SOON, there.write().acquire()).await.expect("nobody reads").unwrap());
+    drop(timeout(SOON, there.write().acquire()).await.expect("no reader has the lock").unwrap());
 }
 
 /// Other tasks of the runtime must run, even if a reader never stops.
@@ -241,7 +244,7 @@ async fn repeated_shared_reads_let_other_tasks_run() {
     };
     tokio::select! {
         biased;
-        () = reads => panic!("it has read ten thousand times before anybody else had a turn"),
+        () = reads => panic!("no other task ran during ten thousand reads"),
         () = tokio::task::yield_now() => {}
     }
 }
@@ -261,7 +264,7 @@ async fn unpolled_yielding_reader_has_no_share() {
         }
     };
     second.release().await.unwrap().into_result().unwrap();
-    drop(timeout(SOON, there.write().acquire()).await.expect("nobody reads").unwrap());
+    drop(timeout(SOON, there.write().acquire()).await.expect("no reader has the lock").unwrap());
     drop(paused);
 }
 

@@ -67,7 +67,7 @@ impl Worker {
         let (lock, terms) = self.traits(client.lock(&name).unwrap().ttl(self.scenario.ttl));
         let Some(guard) = self.acquire(&lock, terms.acknowledged).await else { return };
         let may_want = self.scenario.is_deployed() || !lock.wants_replicas(TOO_MANY);
-        assert!(may_want, "fewer replicas have it than it wants");
+        assert!(may_want, "no lock is granted with fewer replicas than it needs");
         let since = Instant::now();
         self.log(|| format!("acquires {name} as {}", guard.owner()));
         let believes = self.judge.acquired(&name, &guard.holding(), &self.peer.gate, terms);

@@ -514,7 +514,7 @@ mod tests {
         done(&mut table);
         events_of(&mut table);
         table.received(&shared, &Value::BulkString(b"00".to_vec()));
-        assert_eq!(events_of(&mut table).len(), 2, "both are notified");
+        assert_eq!(events_of(&mut table).len(), 2, "both names are notified");
 
         table.unlisten(&name("door"));
         done(&mut table);
@@ -535,7 +535,7 @@ mod tests {
         table.begin();
         let [new] = table.corrections().try_into().unwrap();
         assert_eq!(new, old);
-        assert_eq!(table.corrections(), [], "it is asked for already");
+        assert_eq!(table.corrections(), [], "the subscription is already requested");
     }
 
     #[test]

@@ -58,8 +58,9 @@ pub(crate) fn copy(root: &Path, folder: &Path, texts: &Texts) -> Result<(), Stri
     for part in PARTS {
         list(&root.join(part), &mut files).map_err(output)?;
     }
-    let of_root =
-        |file: PathBuf| file.strip_prefix(root).map(Path::to_owned).expect("it is in root");
+    let of_root = |file: PathBuf| {
+        file.strip_prefix(root).map(Path::to_owned).expect("the file is below the root")
+    };
     let mut wanted: BTreeSet<PathBuf> = files.into_iter().map(of_root).collect();
     wanted.extend(texts.keys().map(PathBuf::from));
     for file in &wanted {

@@ -184,13 +184,13 @@ impl Searches {
 
     /// Runs the searches in `left`, one after the other.
     fn run_each(&self, left: &Mutex<VecDeque<Search>>) -> Result<Vec<Case>, String> {
-        let next = || left.lock().expect("nobody panics while taking one").pop_front();
+        let next = || left.lock().expect("the lock is not poisoned").pop_front();
         let mut missed = vec![];
         while let Some(search) = next() {
             match search {
                 Search::Defect(case) => missed.extend((!self.finds(case)).then_some(case)),
                 Search::Nothing(finder) => self.find_nothing(finder).inspect_err(|_| {
-                    left.lock().expect("nobody panics while taking one").clear();
+                    left.lock().expect("the lock is not poisoned").clear();
                 })?,
             }
         }

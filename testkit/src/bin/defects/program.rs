@@ -81,7 +81,7 @@ impl Program {
         let text_out = Temporary(name.with_extension("said"));
         let changed = run.included.map(|texts| (Temporary(name.to_owned()), texts));
         let mut child = {
-            let _alone = self.starting.lock().expect("nobody panics while starting one");
+            let _alone = self.starting.lock().expect("the lock is not poisoned");
             if let Some((path, texts)) = &changed {
                 self.write_changed(&path.0, texts)?;
             }

@@ -71,7 +71,9 @@ impl Bench {
     }
 
     async fn now(&self) -> i64 {
-        let Value::Array(parts) = self.raw(&["TIME"]).await else { panic!("no time") };
+        let Value::Array(parts) = self.raw(&["TIME"]).await else {
+            panic!("the reply to `TIME` is not a list")
+        };
         let [seconds, micros] = [0, 1].map(|at| replies::number(&parts[at]).unwrap());
         seconds * 1_000 + micros / 1_000
     }
@@ -79,7 +81,7 @@ impl Bench {
     /// Returns the owners in the queue.
     async fn queue(&self) -> Vec<String> {
         let Value::Array(owners) = self.raw(&["LRANGE", QUEUE, "0", "-1"]).await else {
-            panic!("no list")
+            panic!("the reply to `LRANGE` is not a list")
         };
         owners.iter().map(replies::into_text).collect()
     }
@@ -97,7 +99,7 @@ impl Bench {
     async fn all_ahead(&self, claims: &[&Claim]) -> Vec<i64> {
         let mut all = vec![];
         for claim in claims {
-            let ahead = self.ahead(claim.owner.as_str()).await.expect("it waits");
+            let ahead = self.ahead(claim.owner.as_str()).await.expect("the claim is in the queue");
             all.push((ahead + 500) / 1_000 * 1_000);
         }
         all
@@ -164,7 +166,7 @@ async fn dead_waiter_gives_up_its_position_within_seconds() {
     t.frees(&held).await;
     t.ask_for(KNOWN_FOR - Duration::from_secs(1), &[&last, &next]).await;
     sleep(Duration::from_secs(1)).await;
-    assert!(!t.is_granted(&last).await, "the order of the living stays");
+    assert!(!t.is_granted(&last).await, "the order of the other waiters stays");
     assert!(t.is_granted(&next).await);
     // The deadline of `last` is now that of the first waiter in the queue.
     assert_eq!(t.all_ahead(&[&last]).await, [LEASE + WAIT - 5_000]);
@@ -347,7 +349,9 @@ async fn waiter_behind_a_silent_head_asks_no_sooner_than_50_ms() {
     t.frees(&held).await;
     t.ask_for(KNOWN_FOR - Duration::from_secs(1), &[&next]).await;
     sleep(Duration::from_millis(999)).await;
-    let Verdict::Busy(taken) = t.ask(&next).await else { panic!("the head may live") };
+    let Verdict::Busy(taken) = t.ask(&next).await else {
+        panic!("the next waiter must wait for the head of the queue")
+    };
     assert_eq!(taken.holder.map(|head| head.owner), Some(dead.owner));
     assert_eq!(taken.at_most, Some(Duration::from_millis(50)));
 }

@@ -102,7 +102,7 @@ async fn story(seed: u64) {
                 assert!(wait <= interval, "{wait:?}");
                 sleep(wait - MS).await;
                 let early = limiter.acquire(&store, &it).await.unwrap();
-                assert_eq!(early, Decision::Wait(MS), "after all but one of {wait:?}");
+                assert_eq!(early, Decision::Wait(MS), "1 ms of {wait:?} is left");
                 sleep(MS).await;
                 assert_eq!(limiter.acquire(&store, &it).await.unwrap(), Decision::Granted);
                 grants.push((Instant::now(), it, permits));
