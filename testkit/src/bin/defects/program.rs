@@ -16,6 +16,10 @@ use crate::planting::{NUMBER, Planted, Texts};
 
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Guards the writing of a program and the start of each process. For a moment, a new process has
+/// all open files of its parent, and Linux does not start a program that is open for writing.
+static STARTING: Mutex<()> = Mutex::new(());
+
 /// The tests, built with all defects in them.
 pub(crate) struct Program {
     path: PathBuf,
@@ -25,9 +29,6 @@ pub(crate) struct Program {
     sources: PathBuf,
     /// The positions in the program of each text that a defect overwrites.
     places: BTreeMap<&'static str, Vec<u64>>,
-    /// Guards the writing and the starting of a program. For a moment, a new process has all open
-    /// files of its parent. Linux does not start a program that any process has open for writing.
-    starting: Mutex<()>,
 }
 
 /// The settings of a test process.
@@ -67,7 +68,7 @@ impl Program {
             }
             places.insert(file, found);
         }
-        Ok(Self { path, link, sources, places, starting: Mutex::new(()) })
+        Ok(Self { path, link, sources, places })
     }
 
     /// Runs a test. Returns its output and its exit status. The status is `None` if the test did
@@ -81,7 +82,7 @@ impl Program {
         let text_out = Temporary(name.with_extension("said"));
         let changed = run.included.map(|texts| (Temporary(name.to_owned()), texts));
         let mut child = {
-            let _alone = self.starting.lock().expect("the lock is not poisoned");
+            let _alone = STARTING.lock().expect("the lock is not poisoned");
             if let Some((path, texts)) = &changed {
                 self.write_changed(&path.0, texts)?;
             }
@@ -233,9 +234,8 @@ mod tests {
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(&path, executable).unwrap();
         let places = BTreeMap::from([("a.lua", places_of(b"text", text.as_bytes()).unwrap())]);
-        let starting = Mutex::new(());
         let link = PathBuf::from("/none");
-        let program = Program { path, link, sources: folder.path().to_owned(), places, starting };
+        let program = Program { path, link, sources: folder.path().to_owned(), places };
         let name = folder.path().join("1");
         let run = |included, number| {
             let run = Run { test: "a::b", of_link: false, seeds: 7, base: 5, number, included };
@@ -252,7 +252,9 @@ mod tests {
 
     #[test]
     fn process_that_does_not_end_is_killed() {
+        let starting = STARTING.lock().unwrap();
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        drop(starting);
         assert_eq!(ended(&mut child, Duration::from_millis(1)).unwrap(), None);
         assert!(child.try_wait().unwrap().is_some());
     }
