@@ -89,7 +89,7 @@ pub mod performance {}
 #[doc = include_str!("../docs/protocol.md")]
 pub mod protocol {}
 
-/// Lets `cargo test` compile and run the example of the README.
+/// Lets `cargo test` compile the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

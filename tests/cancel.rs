@@ -265,8 +265,8 @@ async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn
             completed
         })
         .await;
-        // Each of the two rounds must have a cut before the first poll. If the operation has to
-        // wait, each round must also have a cut after the first poll.
+        // `at_every_await` has two rounds. In each round, one run must drop the operation before its
+        // first poll. If the operation has to wait, another run must drop it after its first poll.
         let on_its_way = match way {
             Way::Free => false,
             Way::Stalled | Way::StalledAndHeld | Way::Failing => true,

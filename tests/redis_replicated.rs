@@ -184,8 +184,9 @@ async fn concurrent_replicated_locks_share_requests() {
     drop(guards);
 }
 
-// This test has one thread. A hand-off grant waits for its task for 10 ms. On one thread, no other
-// task can release the grant before its task has taken it.
+// If a task does not take a hand-off grant within 10 ms, a background task releases the grant. This
+// test has one thread, and does not suspend between the hand-off and the taking of the grant. So the
+// background task cannot run in between.
 #[tokio::test]
 async fn handed_over_grant_is_counted_once() {
     let master = Redis::start();

@@ -866,7 +866,8 @@ fn published(lines: &[String]) -> Vec<String> {
     messages.map(|(_, reported)| reported.trim_end_matches('"').replace(r#"" ""#, " ")).collect()
 }
 
-/// The change or the message in a line of `MONITOR`, and its client.
+/// Returns the command in a line of `MONITOR`, if it acquires or renews `door`, or if a script
+/// changes `door` or publishes a message.
 fn deed(line: &str) -> Option<String> {
     let (_, words) = line.split_once("] \"")?;
     let words: Vec<_> = words.trim_end_matches('"').split("\" \"").collect();

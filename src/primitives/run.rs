@@ -346,7 +346,7 @@ pub(crate) async fn release_within(
         // continues the release.
         Err(error) => {
             tracing::warn!(target: "leasehold", lock = %name, %error,
-                "release after the work got no reply: retrying in the background");
+                "release not confirmed after the work: retrying in the background");
             None
         }
     }

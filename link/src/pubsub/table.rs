@@ -79,7 +79,7 @@ pub struct Correction<T> {
 pub enum Rejection {
     /// The ACL denies it.
     Forbidden,
-    /// The rejection may pass.
+    /// Any other rejection. It may be temporary, so the client tries again after a pause.
     Passing,
     /// Another node has the slot of the channel.
     Elsewhere,

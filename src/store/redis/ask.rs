@@ -35,8 +35,8 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Runs `script` on the key `name` and on `others`. If a key has the wrong type, the failure
-    /// shows the type of the key `name`.
+    /// Returns a request that runs `script` on the key `name` and on `others`. If a key has the wrong
+    /// type, the failure shows the type of the key `name`.
     pub(super) fn of(
         name: &'a Name,
         script: &'a Script,
@@ -48,7 +48,7 @@ impl<'a> Request<'a> {
         Self::new(command, Some(script), 1 + others.len()).about(name)
     }
 
-    /// Runs `script` on any keys.
+    /// Returns a request that runs `script` on any keys.
     pub(super) fn script(
         script: &'a Script,
         keys: &[impl AsRef<[u8]>],
@@ -62,7 +62,7 @@ impl<'a> Request<'a> {
         Self::new(command, Some(script), keys.len())
     }
 
-    /// Runs a plain command on `key`.
+    /// Returns a request for a plain command on `key`.
     pub(super) fn command(verb: &str, key: &str, arguments: impl ToRedisArgs) -> Self {
         let mut command = command_with_space(verb);
         command.arg(key).arg(arguments);
