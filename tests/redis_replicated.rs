@@ -187,7 +187,7 @@ async fn concurrent_replicated_locks_share_requests() {
 // This test has one thread. A hand-off grant waits for its task for 10 ms. On one thread, no other
 // task can release the grant before its task has taken it.
 #[tokio::test]
-async fn handed_over_grant_is_counted_once() {
+async fn acknowledgements_of_a_handed_over_grant_are_counted_once() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
