@@ -94,7 +94,7 @@ mod acquiring {
     }
 
     #[test]
-    fn another_thread_is_excluded() {
+    fn held_blocking_lock_excludes_another_thread() {
         let lock = World::new().door();
         let guard = lock.acquire().unwrap();
         assert!(!is_free(&lock));
@@ -701,19 +701,19 @@ mod inside_async {
     }
 
     #[tokio::test]
-    async fn blocking_methods_refuse_in_a_single_threaded_runtime() {
+    async fn blocking_methods_return_an_error_in_a_single_threaded_runtime() {
         every_method_refuses();
         tokio::spawn(async { every_method_refuses() }).await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn blocking_methods_refuse_in_a_multi_threaded_runtime() {
+    async fn blocking_methods_return_an_error_in_a_multi_threaded_runtime() {
         every_method_refuses();
         tokio::spawn(async { every_method_refuses() }).await.unwrap();
     }
 
     #[tokio::test]
-    async fn blocking_methods_refuse_in_a_local_task() {
+    async fn blocking_methods_return_an_error_in_a_local_task() {
         let local = tokio::task::LocalSet::new();
         local
             .run_until(async {
@@ -723,7 +723,7 @@ mod inside_async {
     }
 
     #[test]
-    fn guard_is_released_though_an_async_context_refused_release() {
+    fn guard_frees_the_lock_though_release_is_refused_in_an_async_context() {
         let world = World::new();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let guard = world.door().acquire().unwrap();

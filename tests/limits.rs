@@ -135,7 +135,7 @@ async fn loss_is_notified_at_once_while_the_store_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_timeout_setting_works() {
+async fn client_works_with_timeouts_of_zero_and_of_the_maximum() {
     for limit in [Duration::ZERO, Duration::MAX] {
         let (_store, lock) = world(|builder| {
             builder.request_timeout(limit).release_timeout(limit).run_release_wait(limit)

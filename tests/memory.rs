@@ -263,7 +263,7 @@ mod stall {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stall_affects_every_client_and_is_idempotent() {
+    async fn stalled_store_replies_to_no_client_until_one_resume() {
         let store = MemoryStore::new();
         store.stall();
         store.stall();
@@ -365,7 +365,7 @@ mod fail {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn store_fails_with_any_text() {
+    async fn memory_store_rejects_requests_with_any_given_text() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         for words in ["", " ", "🔒 \n"] {

@@ -323,7 +323,7 @@ async fn multi_lock_does_not_deadlock_with_locks_in_opposite_order() {
 
 /// At each member, four other clients always queue, and each of them holds for 20 ms.
 #[tokio::test(start_paused = true)]
-async fn multi_lock_acquires_among_queues_of_its_members() {
+async fn multi_lock_acquires_while_other_clients_queue_at_each_member() {
     let store = MemoryStore::new();
     let mut singles = JoinSet::new();
     for name in ["a", "b"] {

@@ -114,7 +114,7 @@ async fn request_for_more_than_the_rate_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn set_forgets_acquired_permits() {
+async fn rate_limiter_set_forgets_acquired_permits() {
     for per_client in [false, true] {
         let rate = |permits| scoped(Rate::per(permits, secs(1)), per_client);
         let limiter = limiter_on(&MemoryStore::new(), rate(10)).await;
@@ -128,7 +128,7 @@ async fn set_forgets_acquired_permits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn update_keeps_permits_of_the_new_window() {
+async fn rate_limiter_update_keeps_acquired_permits_within_the_new_window() {
     for per_client in [false, true] {
         let rate = |permits, interval| scoped(Rate::per(permits, interval), per_client);
         let store = MemoryStore::new();

@@ -246,7 +246,7 @@ async fn overlapping_long_readers_do_not_block_a_writer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_writer_cannot_acquire_read_with_its_guard() {
+async fn write_guard_of_a_lost_hold_cannot_acquire_a_read_hold() {
     let (store, here, there) = prices();
     let writing = here.write().acquire().await.unwrap();
     assert!(store.lose("prices"));

@@ -305,7 +305,7 @@ async fn when_login_is_accepted(lock: &Lock) -> LockGuard {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rejecting_node_is_named_and_a_dropped_hold_is_released_later() {
+async fn error_names_a_node_that_rejects_the_login_and_a_dropped_hold_is_released_later() {
     let cluster = three_masters();
     with_user(&cluster);
     let client = as_user(&cluster, "door").await;
@@ -396,7 +396,7 @@ async fn error_names_a_missing_permission_for_the_topology() {
 /// Former bug: the two nodes redirected the request to each other until it failed. The error then
 /// said that the nodes disagree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn denied_asking_is_returned_until_the_slot_has_moved() {
+async fn denied_asking_command_is_an_error_until_the_slot_has_moved() {
     let cluster = three_masters();
     cluster.user("narrow", &["~*", "&*", "+@all", "-asking"]);
     let client = as_user(&cluster, "narrow").await;
@@ -1232,7 +1232,7 @@ async fn one_client_waits_for_ten_thousand_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn hanging_node_costs_only_its_own_holds() {
+async fn hanging_node_causes_the_loss_of_only_its_own_holds() {
     const HOLDS: usize = 1_200;
     let patient = Cluster::options().replicas(0).node_timeout(secs(60));
     let cluster = patient.start();
@@ -1262,7 +1262,7 @@ async fn hanging_node_costs_only_its_own_holds() {
 /// Former bug: one request renewed all holds of a node, and its reply waited for every slot. If the
 /// new node of a migrating slot hung, no hold of the old node was renewed.
 #[tokio::test(flavor = "multi_thread")]
-async fn hold_in_a_slot_that_migrates_to_a_hung_node_is_lost_alone() {
+async fn only_the_hold_of_a_slot_that_migrates_to_a_hanging_node_is_lost() {
     // given holds at one node, and a hold whose slot migrates to another node
     let cluster = Cluster::options().replicas(0).node_timeout(secs(60)).start();
     let client = Client::builder().ttl(secs(3)).connect(&cluster.url()).await.unwrap();

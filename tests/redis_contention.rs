@@ -142,7 +142,7 @@ async fn lost_permission_affects_one_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn granted_permission_is_used_later() {
+async fn permission_granted_later_lets_a_waiting_client_queue() {
     // given a client that may not queue
     let redis = Redis::start();
     let client = with_acl(&redis, "some", &["~door", "&redisson_lock__channel:*", "+@all"]).await;
@@ -163,7 +163,7 @@ async fn granted_permission_is_used_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscription_without_a_queue_hides_no_redisson_waiter() {
+async fn client_without_all_queue_channels_hides_no_redisson_waiter() {
     // given clients that may use some, but not all, of the channels that a queue needs
     for channels in [
         &["&redisson_lock__channel:*", "&leasehold_lock__channel:*"][..],
@@ -217,7 +217,7 @@ async fn polling_waiter_acquires_behind_holds_with_any_lease() {
 // Similar names.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_of_x_and_braced_x_queue_separately_and_wake() {
+async fn waiters_of_a_name_and_its_braced_form_queue_separately_and_are_woken() {
     // given one client that waits for two names whose releases Redisson publishes on the same
     // channel
     let redis = Redis::start();
@@ -421,7 +421,7 @@ async fn stopped_process_at_the_queue_head_delays_others_one_second() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_behind_two_stopped_processes_acquires_by_its_check() {
+async fn waiter_behind_two_stopped_processes_acquires_by_its_own_timer() {
     for waited in [ms(0), ms(800), secs(4)] {
         // The first process has 0.75 s to send its request. After that, no message reports that the
         // second process does not send its request either. So the third process sends its request
@@ -434,7 +434,7 @@ async fn waiter_behind_two_stopped_processes_acquires_by_its_check() {
 // A server in trouble.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewing_many_holds_costs_a_read_only_server_little() {
+async fn renewals_of_many_holds_send_few_requests_to_a_read_only_server() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let acquires = (0..300).map(|n| {

@@ -206,7 +206,7 @@ async fn client_that_reacquires_starves_no_polling_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn busy_polling_client_acquires_in_its_window() {
+async fn busy_polling_client_acquires_in_a_yield_window() {
     // The waiter sends ten requests a second. Each of them finds the lock free with a probability
     // of a fiftieth. One wait in 200,000 is longer than a minute.
     let bound = secs(60);

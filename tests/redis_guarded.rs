@@ -130,7 +130,7 @@ async fn guarded_script_gets_its_arguments_and_returns_its_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn run_work_and_blocking_threads_can_make_guarded_writes() {
+async fn work_of_run_and_blocking_threads_can_make_guarded_writes() {
     let redis = Redis::start();
     let (lock, url) = (client(&redis).await.lock("door").unwrap(), redis.url());
     let written = lock.run(async |held| held.write(set("by work")).await);
@@ -286,7 +286,7 @@ async fn cancelled_write_runs_before_the_next_grant_or_never() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn late_write_after_the_hold_changes_nothing() {
+async fn guarded_write_that_arrives_after_its_hold_changes_nothing() {
     // given a write that has not arrived, whose call has failed
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -392,7 +392,7 @@ async fn partly_failed_script_returns_its_error_and_keeps_its_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_permission_refuses_before_any_write() {
+async fn denied_guarded_write_changes_nothing_or_reports_a_partial_write() {
     const LOCKS: [&str; 14] = [
         "~door",
         "~mine",

@@ -229,7 +229,7 @@ async fn lease_of_a_century_is_exact_to_the_millisecond() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lease_of_a_millisecond_leaves_nothing() {
+async fn hold_with_a_lease_of_one_millisecond_leaves_no_key() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap().lease(ms(1));
     match within(SOON, "an answer", lock.try_acquire()).await {

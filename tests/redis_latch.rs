@@ -232,7 +232,7 @@ async fn key_of_another_type_is_reported_and_not_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_latch_user_gets_an_error_or_polls() {
+async fn latch_user_without_key_permission_gets_an_error_and_without_channels_polls() {
     let redis = Redis::start();
     let narrow = with_acl(&redis, "narrow", &["+@all", "&*", "~other"]).await;
     let narrow = narrow.latch("start").unwrap();
@@ -271,7 +271,7 @@ async fn denied_count_down_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_server_counts_nothing_and_opens_a_deleted_latch() {
+async fn full_server_refuses_count_down_and_still_deletes_a_latch() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     latch.set(2).await.unwrap();

@@ -650,7 +650,7 @@ async fn queued_and_unqueued_clients_alternate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_without_numsub_keeps_the_queue_entries_of_others() {
+async fn client_without_permission_for_numsub_removes_no_queue_entry_of_others() {
     // given a lock of a foreign client, a queued waiter, and a waiter that may not count
     // subscribers
     let redis = Redis::start();
@@ -694,7 +694,7 @@ async fn wrong_type_of_the_queue_key_blocks_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn flushed_scripts_lose_no_queue() {
+async fn queue_keeps_its_waiters_when_the_scripts_are_flushed() {
     let redis = Redis::start();
     let clients = clients(&redis, 4).await;
     let flush = || redis.command(&["SCRIPT", "FLUSH"]);
@@ -819,7 +819,7 @@ async fn waiter_with_a_reservation_gets_a_whole_lease() {
 }
 
 #[test]
-fn short_ttl_is_queued_and_renewed() {
+fn waiter_with_a_short_ttl_queues_and_renews_its_hold() {
     let ttl = secs(3);
     // Each case has a runtime of its own, because a blocking wait would stop the other cases.
     let passes_on = [ms(10), ttl / 2, ttl * 2].map(|waits| {

@@ -504,7 +504,7 @@ async fn dead_reader_expires_at_the_end_of_its_own_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_waits_at_most_for_the_last_dead_readers_lease() {
+async fn writer_waits_no_longer_than_the_lease_of_the_last_dead_reader() {
     let t = Setup::new().await;
     let proxy = Proxy::before(t.redis.port());
     let dies = Client::connect(&proxy.url()).await.unwrap();
@@ -631,7 +631,7 @@ async fn error_names_a_key_of_another_type_and_keeps_it_unchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hash_of_a_plain_lock_excludes_both_sides() {
+async fn held_plain_lock_excludes_both_sides_of_a_read_write_lock() {
     let t = Setup::new().await;
     hold_by_hand(&t.redis, "door", "java:1", secs(4));
     for side in [t.ours().read(), t.ours().write()] {
@@ -667,7 +667,7 @@ async fn error_names_a_missing_permission_and_leaves_no_key_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_access_to_the_writers_key_disables_preference() {
+async fn denied_access_to_the_key_of_waiting_writers_blocks_no_client() {
     let own = "~{door}:*";
     let cases: [&[&str]; 5] = [
         &["~door", own, "&*", "+@all"],
@@ -687,7 +687,7 @@ async fn denied_access_to_the_writers_key_disables_preference() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writers_key_of_another_program_blocks_no_client() {
+async fn key_of_waiting_writers_from_another_program_blocks_no_client() {
     let t = Setup::new().await;
     for put in [&["SET", WRITERS, "x"][..], &["HSET", WRITERS, "x", "y"]] {
         t.redis.command(put);
@@ -697,7 +697,7 @@ async fn writers_key_of_another_program_blocks_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_release_changes_nothing() {
+async fn rejected_release_of_a_read_or_write_hold_changes_nothing() {
     let redis = Redis::start();
     for reads in [true, false] {
         let lock = door(&with_acl(&redis, "limited", &["~*", "&*", "+@all"]).await);
@@ -1003,7 +1003,7 @@ async fn reader_that_waits_to_write_gets_an_error_about_its_own_hold() {
 }
 
 #[tokio::test]
-async fn long_self_wait_is_logged() {
+async fn long_wait_of_a_client_for_its_own_hold_is_logged() {
     const LOGGED: &str = "self-wait detected: this client waits for a lock that it holds";
     let (log, _noting) = Log::begin();
     let redis = Redis::start();
@@ -1183,19 +1183,19 @@ async fn unqueued_writer_acquires_behind_shared_readers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writer_without_an_entry_acquires_among_trying_readers() {
+async fn unqueued_writer_acquires_among_readers_that_use_try_acquire() {
     unannounced_writer_acquires_behind(64, tries_to_read).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unqueued_writer_acquires_behind_dropped_reading_guards() {
+async fn unqueued_writer_acquires_among_readers_that_drop_their_guards() {
     for readers in [1, 8] {
         unannounced_writer_acquires_behind(readers, reads_for_a_millisecond_and_drops).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn local_readers_ask_once_in_ten_milliseconds() {
+async fn short_reads_of_eight_local_tasks_share_requests() {
     let t = Setup::new().await;
     release_guard(read(&t.ours()).await).await;
     let (before, began) = (t.redis.calls(), Instant::now());

@@ -188,7 +188,7 @@ async fn concurrent_replicated_locks_share_requests() {
 // test has one thread, and does not suspend between the hand-off and the taking of the grant. So the
 // background task cannot run in between.
 #[tokio::test]
-async fn handed_over_grant_is_counted_once() {
+async fn acknowledgements_of_a_handed_over_grant_are_counted_once() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;

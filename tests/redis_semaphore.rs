@@ -87,7 +87,7 @@ async fn semaphore_counter_matches_redisson_and_holders_are_separate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redissons_release_by_hand_wakes_a_waiter() {
+async fn redisson_release_commands_wake_a_semaphore_waiter() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let waiter = waiting(&pool, 2);

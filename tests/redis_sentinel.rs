@@ -953,7 +953,7 @@ async fn sentinels_with_tls_lead_to_plain_servers() {
 
 #[cfg(feature = "tls")]
 #[tokio::test]
-async fn unusable_certificates_for_sentinels_are_named() {
+async fn error_names_unusable_certificate_settings_of_the_sentinels() {
     let (one, other) = (Redis::options().tls().start(), Redis::options().tls().start());
     let trusting = || Client::builder().ca_certificates(one.ca_pem());
     let (certificate, key) = (one.client_cert_pem(), other.client_key_pem());
@@ -1038,7 +1038,7 @@ async fn announced_addresses_are_translated_but_not_those_in_the_url() {
 
 /// Former bug: if the server had been killed, the error suggested that its address is wrong.
 #[tokio::test(flavor = "multi_thread")]
-async fn address_translation_hint_needs_an_unreached_address() {
+async fn error_hints_at_address_translation_only_for_an_address_never_reached() {
     let redis = Sentinels::options().replicas(0).down_after(secs(60)).start();
     let client = client(&redis).await;
     redis.master().stop();
@@ -1076,7 +1076,7 @@ async fn client_leaves_a_primary_that_is_cut_off_from_sentinels() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cut_off_client_is_refused_with_min_replicas() {
+async fn cut_off_primary_with_min_replicas_refuses_new_locks() {
     // given a primary that rejects writes without a connected replica, and a client with separate
     // links
     let demanding = Redis::options().arg("--min-replicas-to-write", "1");

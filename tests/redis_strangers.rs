@@ -112,7 +112,7 @@ async fn invalid_yield_record_blocks_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_queue_entries_cost_a_release_a_hundred_at_most() {
+async fn release_removes_about_a_hundred_dead_queue_entries_at_most() {
     // given a queue with many entries of clients that are not subscribed
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];

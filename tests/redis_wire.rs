@@ -42,7 +42,7 @@ async fn owner_is_redissons_lower_case_uuid_and_a_number() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ttl_and_lease_are_the_ttl_of_the_key() {
+async fn ttl_and_fixed_lease_become_the_ttl_of_the_redis_key() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let renewed = client.lock("renewed").unwrap().ttl(secs(12)).acquire().await.unwrap();
@@ -263,7 +263,7 @@ async fn java_lock_is_seen_and_excludes_rust() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn java_write_lock_is_returned_and_excludes_rust() {
+async fn java_writer_is_returned_as_holder_and_excludes_a_rust_lock() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
     let writer = format!("{JAVA}:write");

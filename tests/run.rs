@@ -476,7 +476,7 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn blocking_work_past_its_lease_is_not_completed() {
+    async fn work_that_blocks_past_its_lease_does_not_count_as_completed() {
         // given work that does not await while its lease ends
         let world = World::new();
         let lock = world.lock.clone().lease(secs(10));
@@ -579,7 +579,7 @@ mod signalled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn any_grace_period_works() {
+    async fn grace_period_may_be_zero_or_without_a_bound() {
         for grace in [Duration::ZERO, Duration::MAX] {
             let lock = World::new().lock.lease(secs(10)).on_loss(OnLoss::GracePeriod(grace));
             let ran = in_full(&lock, async |_held| sleep(secs(60)).await).await.unwrap();

@@ -488,7 +488,7 @@ mod debug {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn client_and_lock_debug_works_while_in_use() {
+    async fn debug_output_of_a_client_and_a_lock_works_while_a_task_waits() {
         let world = World::new();
         let held = world.elsewhere.acquire().await.unwrap();
         let lock = world.lock.clone();

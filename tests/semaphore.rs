@@ -74,7 +74,7 @@ async fn permits_are_handed_off_without_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_stay_in_a_process_for_ten_milliseconds() {
+async fn semaphore_permits_are_not_handed_off_after_ten_milliseconds() {
     let t = world(1).await;
     let guard = t.one.acquire(1).await.unwrap();
     let waiter = waiting(&t.one, 1).await;

@@ -159,7 +159,7 @@ fn http_returns_200_at_the_leader_and_503_at_other_candidates() {
 }
 
 #[test]
-fn http_replies_beyond_the_limit_of_silent_connections() {
+fn elect_replies_over_http_despite_64_silent_connections() {
     let redis = Redis::start();
     let here = address();
     let leader = candidate(&redis, "one", &["--http", &here, "jobs"]);

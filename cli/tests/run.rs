@@ -245,7 +245,7 @@ fn ten_commands_under_one_lock_run_one_after_the_other() {
 }
 
 #[test]
-fn one_of_ten_commands_runs_when_none_may_wait() {
+fn only_one_of_ten_commands_runs_with_the_nonblock_option() {
     let redis = Redis::start();
     let all: Vec<_> = (0..10).map(|_| shell(&redis, &["-n"], "sleep 3")).collect();
     let mut codes: Vec<_> = all.into_iter().map(|process| process.ended().code).collect();

@@ -75,7 +75,7 @@ fn top_ends_when_its_terminal_is_gone() {
 }
 
 #[test]
-fn top_releases_by_force_after_a_yes() {
+fn top_releases_a_lock_by_force_only_after_the_y_key() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     let (terminal, _) = top(&redis, "");

@@ -193,7 +193,7 @@ fn ui_refuses_a_request_with_a_foreign_host_header() {
 }
 
 #[test]
-fn ui_forces_only_with_allow_force_its_token_and_its_origin() {
+fn ui_releases_by_force_only_with_allow_force_token_and_origin() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     let body = format!(r#"{{"name":"door","owners":["{OWNER}"]}}"#);

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reply_of_a_peer_has_the_time_and_the_wait_of_a_grant() {
+    fn peer_reply_contains_the_time_and_the_waiting_time_of_a_grant() {
         let answer = Answer::read(&json!({
             "id": 1, "ok": true, "began_at": 1_000_000, "at": 1_031_007,
             "value": {"acquired": true, "waited_ms": 31, "acquired_at": 1_031_000},

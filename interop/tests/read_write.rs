@@ -401,7 +401,7 @@ fn reader_release_keeps_the_longest_lease_of_other_readers() {
 
 /// Ported from `testForceUnlock`.
 #[test]
-fn forced_release_is_per_side_and_wakes_waiters() {
+fn forced_release_ends_only_the_given_side_and_wakes_waiters() {
     let both = Together::start();
     for (way, kinds) in WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it))) {
         let [holder, waiter] = pair(&both, way, kinds);

@@ -505,7 +505,7 @@ fn java_and_rust_waiters_ask_again_after_they_subscribed() {
 }
 
 #[test]
-fn release_makes_one_waiter_of_each_process_ask() {
+fn release_makes_one_waiter_of_each_process_send_a_request() {
     for side in [Side::Java, Side::Rust] {
         // given a holder in one process, and three waiters in the other one
         let both = Together::start();

@@ -116,7 +116,7 @@ fn java_may_use_resp2_or_resp3() {
 }
 
 #[test]
-fn databases_are_separate_except_for_messages() {
+fn locks_of_two_databases_are_separate_but_share_messages() {
     // given both clients in database 3, and another Leasehold client in database 0
     let both = Together::with(|setup| setup.database(3));
     let outside = Rust::start(&Setup::new(both.redis.url()));

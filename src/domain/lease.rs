@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_deadline_is_before_the_ttl_from_the_request_ends() {
+    fn local_deadline_is_earlier_than_one_ttl_after_the_request() {
         let asked_at = Instant::now();
         for millis in [1, 2, 10, 1_000, 30_000, 86_400_000] {
             let ttl = Duration::from_millis(millis);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn long_name_is_refused_by_its_bytes() {
+    fn name_that_is_too_long_in_bytes_is_refused() {
         let name = "ä".repeat(257);
         assert_eq!(Name::new(name), Err(InvalidName::TooLong { bytes: 514 }));
     }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn close_readings_show_no_suspension() {
+    fn clock_readings_in_quick_succession_show_no_suspension() {
         let before = slept_since_boot();
         assert!(slept_since_boot().saturating_sub(before) < 1_000_000_000);
     }

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn earlier_hold_does_not_release_the_owner_after_a_hand_off() {
+    async fn release_before_a_hand_off_is_not_repeated_at_a_new_server() {
         let memory = MemoryStore::new();
         let (client, engine) = client(&memory);
         let door = client.lock("door").unwrap();

@@ -28,7 +28,7 @@ fn node_serves_its_slots_and_redirects_others() {
 }
 
 #[test]
-fn replica_replaces_its_primary_in_every_way() {
+fn replica_replaces_its_primary_by_every_kind_of_failover() {
     let cluster = Cluster::start();
     let slot = Cluster::slot_of("key");
     let mut old = cluster.owner_of(slot);
@@ -138,7 +138,7 @@ fn cancelled_migration_keeps_the_slot_at_its_node() {
 }
 
 #[test]
-fn slot_moves_under_load() {
+fn slot_move_under_load_loses_no_increment() {
     // given a client that increments a counter, and follows redirections
     let (cluster, from, to) = pair(Redis::options());
     let done = Arc::new(AtomicBool::new(false));
@@ -217,7 +217,7 @@ fn cluster_node_joins_and_leaves() {
 }
 
 #[test]
-fn other_slots_are_served_without_full_coverage() {
+fn living_node_serves_its_slots_without_the_full_coverage_setting() {
     let options = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(options).impatient().start();
     let [lost, left] = [&cluster.nodes()[0], &cluster.nodes()[1]].map(Arc::clone);

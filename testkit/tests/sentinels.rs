@@ -161,7 +161,7 @@ fn servers_and_sentinels_replicate_with_their_own_users() {
 }
 
 #[test]
-fn tls_ports_are_announced_with_tls() {
+fn servers_with_tls_announce_their_tls_ports() {
     let redis = Sentinels::options()
         .server_options(Redis::options().tls_with_client_auth())
         .sentinel_options(Redis::options().tls())
@@ -179,7 +179,7 @@ fn tls_ports_are_announced_with_tls() {
 }
 
 #[test]
-fn cut_separates_clients_from_one_server_only() {
+fn cut_of_client_links_separates_clients_but_no_sentinels_from_a_server() {
     // given a deployment with links
     let redis = Sentinels::options().links().start();
     let master = redis.announced_port(0);

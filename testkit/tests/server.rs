@@ -200,7 +200,7 @@ fn server_replies_on_a_unix_socket() {
 }
 
 #[test]
-fn tls_is_verified_by_the_authority() {
+fn tls_client_accepts_only_a_server_of_its_own_authority() {
     let redis = Redis::options().tls().start();
     let port = redis.tls_port().to_string();
     let ca = redis.ca_path();

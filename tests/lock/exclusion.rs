@@ -79,7 +79,7 @@ async fn clone_of_a_lock_is_the_same_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_acquisition_has_its_own_owner_of_the_client() {
+async fn each_acquisition_has_a_new_owner_with_the_id_of_the_client() {
     let world = World::new();
     let mut owners = HashSet::new();
     for _ in 0..10 {

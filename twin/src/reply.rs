@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_written_in_either_protocol() {
+    fn each_kind_of_reply_is_written_in_resp2_and_resp3() {
         assert_eq!(both(&Reply::Nil), ["$-1\r\n", "_\r\n"]);
         assert_eq!(both(&Reply::Double(1.5)), ["$3\r\n1.5\r\n", ",1.5\r\n"]);
         assert_eq!(both(&Reply::Verbatim("x".into())), ["$1\r\nx\r\n", "=5\r\ntxt:x\r\n"]);

@@ -747,7 +747,7 @@ async fn hash_field_expires_on_redis_and_simulated_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_without_replicas_replies_like_redis() {
+async fn wait_command_without_replicas_replies_like_redis() {
     let mut both = three(8).await;
     let asked = [
         "SET a 1",

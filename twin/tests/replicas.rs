@@ -60,7 +60,7 @@ async fn killed_server_restarts_with_its_data_or_without() {
 // Replicas.
 
 #[tokio::test(start_paused = true)]
-async fn wait_counts_replicas_with_the_clients_writes() {
+async fn wait_command_counts_replicas_with_the_clients_writes() {
     let twin = Twin::new(7);
     let replica = twin.replica(Delay::Fixed(ms(20)));
     sleep(ms(100)).await;
@@ -76,7 +76,7 @@ async fn wait_counts_replicas_with_the_clients_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_returns_the_acknowledging_replicas_at_its_timeout() {
+async fn wait_command_returns_the_acknowledging_replicas_at_its_timeout() {
     let twin = Twin::new(7);
     let [one, two] = [twin.replica(Delay::None), twin.replica(Delay::None)];
     sleep(ms(10)).await;

@@ -216,7 +216,7 @@ async fn delayed_requests_and_replies_keep_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cut_loses_requests_or_replies_or_is_silent() {
+async fn connection_cut_loses_requests_or_only_replies_or_stays_silent() {
     let (twin, mut client) = server().await;
     twin.delay(Delay::Fixed(ms(10)), Delay::None);
     client.send(&["INCR lost"]).await;
@@ -384,7 +384,7 @@ async fn replica_receives_writes_after_its_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_counts_replicas_that_have_all_that_was_written() {
+async fn wait_command_counts_replicas_that_have_all_written_data() {
     let (twin, mut client) = server().await;
     let _near = twin.replica(Delay::Fixed(ms(20)));
     let far = twin.replica(Delay::Fixed(ms(50)));

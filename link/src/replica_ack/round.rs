@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_precedes_each_request_for_a_migrating_slot() {
+    fn asking_command_precedes_each_request_for_a_migrating_slot() {
         let now = Instant::now();
         let (one, mut ones) = requester(1, now);
         let (other, mut others) = requester(1, now);

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn no_replica_hazard_stays_raised_with_fewer_replicas_hazard() {
+    fn hazard_no_replica_is_reported_beside_hazard_fewer_replicas() {
         let warnings = Warnings::default();
         let about = About { server: "one".into(), replicas: Some(0), ..About::default() };
         let found = || -> Vec<_> {

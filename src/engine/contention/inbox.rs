@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn inbox_keeps_the_earliest_time_to_ask() {
+    async fn inbox_keeps_the_earliest_time_of_the_next_request() {
         let (inbox, start) = (Inbox::default(), Instant::now());
         inbox.ask_at(start + LONG / 3);
         inbox.ask_at(start + LONG / 2);

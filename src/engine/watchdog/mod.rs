@@ -270,7 +270,7 @@ mod tests {
     /// Once, the delay of a late renewal was shown until the next renewal. If no renewal followed,
     /// the alert never ended.
     #[tokio::test(start_paused = true)]
-    async fn lag_ends_when_no_renewal_follows() {
+    async fn renewal_lag_returns_to_zero_when_no_renewal_follows() {
         let client = Client::with_store(&MemoryStore::new());
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
         sleep(Duration::from_secs(1)).await;

@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn local_handoff_limits_holds_and_time() {
+    fn local_handoff_limits_the_number_and_the_time_of_hand_offs() {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let second = t.pass_on(&first, 1).unwrap();

@@ -45,7 +45,7 @@ async fn sentinels_and_address_lists_pass_the_conformance_tests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cluster_conforms() {
+async fn cluster_passes_the_conformance_tests() {
     must_count_listeners_in_a_cluster();
     let cluster = Cluster::options().replicas(0).start();
     conforms(&cluster.url(), &Settings::default()).await;

@@ -758,7 +758,7 @@ mod tests {
     }
 
     #[test]
-    fn subscriptions_end_as_requested_for_any_seed() {
+    fn subscriptions_finally_match_the_requested_names_for_any_seed() {
         for seed in 0..2_000 {
             let mut server = Server::of(seed);
             (0..200).for_each(|_| server.step());
