@@ -344,7 +344,7 @@ async fn unpolled_future_blocks_processes_less_than_a_second() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unpolled_queue_entry_blocks_less_than_a_second() {
+async fn queue_entry_of_an_unpolled_future_blocks_less_than_a_second() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     for _ in 0..3 {

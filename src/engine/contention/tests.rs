@@ -458,7 +458,7 @@ async fn release_that_finds_remote_waiters_marks_the_name_contended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_slot_owner_receives_notifications() {
+async fn only_the_owner_of_the_request_slot_receives_notifications() {
     let (_engine, contention, name) = door();
     let released = || Event::Freed { object: name.clone(), queue_notified: false };
     contention.receive(released());
