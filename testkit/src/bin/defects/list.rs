@@ -2446,7 +2446,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::only_the_owner_of_the_request_slot_receives_notifications"),
+        Finder::Unit(
+            "engine::contention::tests::only_the_owner_of_the_request_slot_receives_notifications",
+        ),
         Defect {
             says: "waiters are not notified that the connection for messages is lost",
             edits: &[Edit {
