@@ -185,7 +185,7 @@ impl Barrier {
             Error::MembersMissing { name, waited, arrived, parties, members }
         };
         let passed = in_time(self.name(), timeout, passing, missing).await;
-        if matches!(passed, Err(Error::MembersMissing { .. })) {
+        if matches!(passed, Err(Error::MembersMissing { .. } | Error::Unavailable { .. })) {
             self.engine.members_leave().await;
         }
         passed

@@ -5,13 +5,18 @@
 //! lock there again. So a server that was down, or has restarted without its data, gets the hold
 //! again.
 //!
-//! The restorer never requests the lock again at a server that kept its data but not the grant. A
-//! client released that grant by force, so another client may have held the lock since then.
+//! If a server kept its data but not the grant, a client may have released the grant by force. So
+//! the restorer first waits for one *ttl*. By then, a forced release at the other servers has ended
+//! the hold. If the hold still has a majority, no other client holds the lock.
 
 use std::{pin::Pin, slice, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::{runtime::Handle, sync::watch, time::sleep};
+use tokio::{
+    runtime::Handle,
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use super::vote::{PendingVote, Vote, ask, has_kept_its_data, majority, mark_new};
 use crate::{
@@ -34,12 +39,11 @@ pub(super) struct QuorumHold {
     over: watch::Sender<Option<LostReason>>,
 }
 
-/// An event for the restorer: a vote, the end of the grant of the server with this number, or the
-/// news that a client has released such a grant by force.
+/// An event for the restorer: a vote, or the end of the grant that the server with this number gave
+/// at this moment.
 pub(super) enum Event {
     Voted(Vote),
-    Ended(usize, LostReason),
-    Taken,
+    Ended(usize, LostReason, Instant),
 }
 
 pub(super) type NextEvent = Pin<Box<dyn Future<Output = Event> + Send>>;
@@ -88,7 +92,13 @@ impl QuorumHold {
         let grants = self.grants.lock();
         let mut left: Vec<_> = grants.iter().flatten().filter_map(LockGuard::remaining).collect();
         left.sort_unstable();
-        left.len().checked_sub(self.need()).map(|at| left[at]).ok_or(LostReason::Expired)
+        // The end is final, even if a server grants the lock once more.
+        left.len().checked_sub(self.need()).map(|at| left[at]).ok_or_else(|| {
+            let lost = grants.iter().flatten().find_map(|it| it.watch().remaining().err());
+            let reason = lost.unwrap_or(LostReason::Expired);
+            self.end(reason);
+            reason
+        })
     }
 
     pub(super) fn remaining(&self) -> Option<Duration> {
@@ -106,9 +116,9 @@ impl QuorumHold {
         if self.over.borrow().is_some() {
             return None;
         }
-        let lost = guard.lost();
+        let (lost, granted) = (guard.lost(), Instant::now());
         grants[number] = Some(guard);
-        Some(Box::pin(async move { Event::Ended(number, lost.await) }))
+        Some(Box::pin(async move { Event::Ended(number, lost.await, granted) }))
     }
 
     /// Removes the grant of a server, which has ended for this reason. If the remaining grants are
@@ -116,7 +126,8 @@ impl QuorumHold {
     fn remove(&self, number: usize, reason: LostReason) -> bool {
         let mut grants = self.grants.lock();
         let mut ended = vec![grants[number].take()];
-        let is_held = grants.iter().flatten().count() >= self.need();
+        let held = grants.iter().flatten().filter(|grant| grant.is_held()).count();
+        let is_held = held >= self.need() && self.over.borrow().is_none();
         if !is_held {
             self.end(reason);
             ended.extend(grants.iter_mut().map(Option::take));
@@ -152,13 +163,14 @@ impl QuorumHold {
         })
     }
 
-    /// Asks a server again that no longer has the grant. If the server has kept its data, returns
-    /// [`Event::Taken`] instead.
-    fn ask_again(&self, number: usize, reason: LostReason) -> Option<NextEvent> {
+    /// Asks a server again that no longer has the grant of the moment `granted`. If the server has
+    /// kept its data, asks after one *ttl*.
+    fn ask_again(&self, number: usize, reason: LostReason, granted: Instant) -> Option<NextEvent> {
         let (members, again) = (Arc::clone(&self.members), self.ask_after(Duration::ZERO, number)?);
         Some(Box::pin(async move {
-            if reason == LostReason::NotOwned && kept_its_data(&members[number]).await {
-                return Event::Taken;
+            let lock = &members[number];
+            if reason == LostReason::NotOwned && has_kept_its_data(lock, granted).await {
+                sleep(lock.terms().0).await;
             }
             again.await
         }))
@@ -177,26 +189,15 @@ impl QuorumHold {
     }
 }
 
-/// Waits for the reply of a server, and returns whether it has had its data for a lease.
-async fn kept_its_data(lock: &Lock) -> bool {
-    loop {
-        match has_kept_its_data(lock).await {
-            Some(kept) => return kept,
-            None => sleep(RETRY_PAUSE).await,
-        }
-    }
-}
-
 /// Restores the hold until the remaining grants are no majority.
 pub(super) async fn restore(hold: Arc<QuorumHold>, mut events: FuturesUnordered<NextEvent>) {
     while let Some(event) = events.next().await {
         events.extend(match event {
             Event::Voted(vote) => hold.add(vote),
-            Event::Ended(number, reason) if hold.remove(number, reason) => {
-                hold.ask_again(number, reason)
+            Event::Ended(number, reason, granted) if hold.remove(number, reason) => {
+                hold.ask_again(number, reason, granted)
             }
             Event::Ended(..) => return,
-            Event::Taken => None,
         });
     }
 }

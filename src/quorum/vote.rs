@@ -123,10 +123,12 @@ async fn vote(lock: &Lock, granted: Option<LockGuard>) -> Result<Reply> {
     Ok(Reply { grant, data_age: data_age(lock, DataAge::Read).await?, lease: lock.terms().0 })
 }
 
-/// Returns whether the server has had its data for a lease. `None` if it does not reply in time.
-pub(super) async fn has_kept_its_data(lock: &Lock) -> Option<bool> {
-    let age = timeout(VOTE_TIMEOUT, data_age(lock, DataAge::Read)).await.ok()?.ok()?;
-    Some(age.is_some_and(|age| age >= lock.terms().0))
+/// Returns whether the server has had its data since the moment `granted`. If it does not reply in
+/// time, this is assumed.
+pub(super) async fn has_kept_its_data(lock: &Lock, granted: Instant) -> bool {
+    let age = timeout(VOTE_TIMEOUT, data_age(lock, DataAge::Read)).await;
+    let Ok(Ok(age)) = age else { return true };
+    age.is_some_and(|age| age >= granted.elapsed())
 }
 
 async fn data_age(lock: &Lock, request: DataAge) -> Result<Option<Duration>> {

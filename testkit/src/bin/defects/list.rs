@@ -323,7 +323,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "link/src/replica_ack/mod.rs",
                 from: "                Ok(replies) => round.answered(replies, Instant::now()),\n",
-                to: "                Ok(replies) => {\n                    round.add(std::mem::take(&mut *self.askers.lock()));\n                    round.answered(replies, Instant::now());\n                }\n",
+                to: "                Ok(replies) => {\n                    round.add(std::mem::take(&mut *self.requesters.lock()));\n                    round.answered(replies, Instant::now());\n                }\n",
             }],
         },
     ),
