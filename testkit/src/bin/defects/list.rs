@@ -1436,7 +1436,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::tests::missing_permission_is_retried_on_the_next_connection"),
         Defect {
             says: "wanted subscriptions are not requested when a connection begins",
             edits: &[Edit {
