@@ -154,8 +154,9 @@ impl Barrier {
     /// arrived. This member has left before the error returns. If the store does not reply within
     /// 100 ms, this member leaves in the background: call
     /// [`Client::shutdown`](crate::Client::shutdown) before the process ends. If the barrier opens
-    /// before this member has left, this member counts, and the other members continue. [`Error::Duration`] if the
-    /// timeout is zero. Other errors as for [`arrive_and_wait`](Self::arrive_and_wait).
+    /// before this member has left, this member counts, and the other members continue.
+    /// [`Error::Duration`] if the timeout is zero. Other errors as for
+    /// [`arrive_and_wait`](Self::arrive_and_wait).
     ///
     /// # Cancel safety
     ///

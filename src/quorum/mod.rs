@@ -69,7 +69,8 @@ impl QuorumClient {
     /// the other servers in the background.
     ///
     /// Each URL may name one server, a primary with Sentinels, or a cluster. If a failover loses a
-    /// grant, the quorum lock does not notice. So prefer single servers.
+    /// grant, the quorum lock does not notice. So prefer single servers. Each URL must lead to a
+    /// different server: the client notices equal URLs, but no second name or database of a server.
     ///
     /// # Errors
     ///
