@@ -701,13 +701,13 @@ mod inside_async {
     }
 
     #[tokio::test]
-    async fn blocking_methods_return_an_error_in_a_single_threaded_runtime() {
+    async fn blocking_methods_return_an_error_in_a_current_thread_runtime() {
         every_method_refuses();
         tokio::spawn(async { every_method_refuses() }).await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn blocking_methods_return_an_error_in_a_multi_threaded_runtime() {
+    async fn blocking_methods_return_an_error_in_a_multi_thread_runtime() {
         every_method_refuses();
         tokio::spawn(async { every_method_refuses() }).await.unwrap();
     }
@@ -723,7 +723,7 @@ mod inside_async {
     }
 
     #[test]
-    fn guard_frees_the_lock_though_release_is_refused_in_an_async_context() {
+    fn release_refused_in_an_async_context_still_frees_the_lock() {
         let world = World::new();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let guard = world.door().acquire().unwrap();

@@ -797,7 +797,7 @@ async fn dropped_checks_and_observers_do_not_change_the_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_shutdown_keeps_the_client_shut_down_and_can_be_repeated() {
+async fn dropped_shutdown_takes_effect_and_can_be_repeated() {
     for stalled in [false, true] {
         let cuts = at_every_await(async |cut| {
             // given a guard that is never released, and a waiter of another client

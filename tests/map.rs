@@ -135,7 +135,7 @@ async fn absent_value_is_computed_by_only_one_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_for_a_computation_is_bounded_and_ends_with_the_lease_of_a_dead_process() {
+async fn wait_for_a_computation_ends_at_its_timeout_or_the_lease_end() {
     let store = MemoryStore::new();
     let dies = Client::builder().ttl(BRIEF * 3 / 2).with_store(&store);
     let dies = dies.map::<String, u32>("orders").unwrap();

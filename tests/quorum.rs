@@ -223,7 +223,7 @@ async fn holder_does_not_take_the_lock_back_after_a_forced_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quorum_hold_with_a_fixed_lease_is_not_requested_again_at_an_empty_server() {
+async fn quorum_hold_with_a_fixed_lease_is_not_requested_again() {
     let setup = Setup::known(5).await;
     let guard = setup.lock().lease(secs(20)).acquire().await.unwrap();
     sleep(secs(1)).await;
@@ -386,7 +386,7 @@ async fn tasks_with_leases_hold_one_at_a_time() {
 /// Ported from `RedissonRedLockTest.testLockFailed`, `testLockSuccess2`, `testMultiThreads` and
 /// `test`.
 #[tokio::test(start_paused = true)]
-async fn quorum_lock_is_granted_if_a_minority_is_held_but_not_if_a_majority_is() {
+async fn quorum_lock_is_granted_unless_a_majority_is_held() {
     let setup = Setup::new(3);
     let (one, other) = (setup.plain(0).acquire().await, setup.plain(1).acquire().await);
     assert!(setup.is_busy().await && setup.is_busy().await);

@@ -128,7 +128,7 @@ async fn rate_limiter_set_forgets_acquired_permits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rate_limiter_update_keeps_acquired_permits_within_the_new_window() {
+async fn rate_limiter_update_keeps_permits_acquired_in_the_new_window() {
     for per_client in [false, true] {
         let rate = |permits, interval| scoped(Rate::per(permits, interval), per_client);
         let store = MemoryStore::new();

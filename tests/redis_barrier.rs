@@ -175,7 +175,7 @@ async fn enters_on(url: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_inside_are_stored_in_a_sorted_set_until_the_last_member_leaves() {
+async fn members_inside_are_a_sorted_set_until_the_last_member_leaves() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     let mut listener = Listener::to(&redis, CHANNEL);

@@ -305,7 +305,7 @@ async fn when_login_is_accepted(lock: &Lock) -> LockGuard {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn error_names_a_node_that_rejects_the_login_and_a_dropped_hold_is_released_later() {
+async fn node_that_rejects_logins_is_named_and_gets_releases_later() {
     let cluster = three_masters();
     with_user(&cluster);
     let client = as_user(&cluster, "door").await;
@@ -1262,7 +1262,7 @@ async fn hanging_node_causes_the_loss_of_only_its_own_holds() {
 /// Former bug: one request renewed all holds of a node, and its reply waited for every slot. If the
 /// new node of a migrating slot hung, no hold of the old node was renewed.
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_hold_of_a_slot_that_migrates_to_a_hanging_node_is_lost() {
+async fn only_holds_of_a_slot_migrating_to_a_hanging_node_are_lost() {
     // given holds at one node, and a hold whose slot migrates to another node
     let cluster = Cluster::options().replicas(0).node_timeout(secs(60)).start();
     let client = Client::builder().ttl(secs(3)).connect(&cluster.url()).await.unwrap();

@@ -217,7 +217,7 @@ async fn polling_waiter_acquires_behind_holds_with_any_lease() {
 // Similar names.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_of_a_name_and_its_braced_form_queue_separately_and_are_woken() {
+async fn waiters_of_a_name_and_its_braced_form_queue_separately() {
     // given one client that waits for two names whose releases Redisson publishes on the same
     // channel
     let redis = Redis::start();
@@ -421,7 +421,7 @@ async fn stopped_process_at_the_queue_head_delays_others_one_second() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_behind_two_stopped_processes_acquires_by_its_own_timer() {
+async fn waiter_behind_two_stopped_processes_acquires_by_its_timer() {
     for waited in [ms(0), ms(800), secs(4)] {
         // The first process has 0.75 s to send its request. After that, no message reports that the
         // second process does not send its request either. So the third process sends its request
@@ -434,7 +434,7 @@ async fn waiter_behind_two_stopped_processes_acquires_by_its_own_timer() {
 // A server in trouble.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewals_of_many_holds_send_few_requests_to_a_read_only_server() {
+async fn read_only_server_gets_few_renewal_requests_for_many_holds() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let acquires = (0..300).map(|n| {

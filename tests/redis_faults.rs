@@ -400,7 +400,7 @@ async fn closed_idle_connections_lose_no_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn release_during_an_outage_of_messages_delays_waiters_by_seconds_at_most() {
+async fn release_during_an_outage_delays_waiters_by_seconds_at_most() {
     // given a waiter whose connections are cut, and a lock that is released during that time
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -527,7 +527,7 @@ async fn overwritten_hold_is_lost_and_the_new_value_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn password_that_the_server_newly_requires_is_reported_until_its_removal() {
+async fn newly_required_password_is_reported_until_it_is_removed() {
     // given a client without a password, whose server requires a password from now on
     let redis = Redis::start();
     let mut admin = Connection::open(redis.port());
@@ -557,7 +557,7 @@ fn refused(error: &Error, with: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn error_for_a_missing_key_permission_quotes_the_server_and_names_the_key() {
+async fn error_for_a_missing_key_permission_names_code_and_key() {
     let redis = Redis::start();
     let client = with_acl(&redis, "limited", &["~ours:*", "&*", "+@all"]).await;
     let theirs = client.lock("theirs:door").unwrap();
@@ -625,7 +625,7 @@ async fn missing_permission_error_names_the_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_acquires_when_a_redis_snapshot_succeeds_after_a_failure() {
+async fn waiter_acquires_when_a_snapshot_succeeds_after_a_failure() {
     // given a failed snapshot, so that writes are rejected
     let redis = Redis::start();
     let client = client(&redis).await;

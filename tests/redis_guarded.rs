@@ -392,7 +392,7 @@ async fn partly_failed_script_returns_its_error_and_keeps_its_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_guarded_write_changes_nothing_or_reports_a_partial_write() {
+async fn denied_write_changes_nothing_or_reports_a_partial_write() {
     const LOCKS: [&str; 14] = [
         "~door",
         "~mine",

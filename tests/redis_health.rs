@@ -308,7 +308,7 @@ async fn old_server_is_found_and_logged_once() {
 }
 
 #[tokio::test]
-async fn user_without_info_permission_can_lock_and_health_names_the_denied_command() {
+async fn health_names_a_denied_info_command_and_locks_still_work() {
     let redis = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
     let url = redis.user("limited", &["~*", "&*", "+@all", "-info"]);
     let (log, _logged) = Log::begin();
@@ -422,7 +422,7 @@ async fn forgotten_primary_of_sentinels_is_logged() {
 
 /// Former bug: the client logged the hazard only if the sentinel that failed last was in the URL.
 #[tokio::test]
-async fn loss_of_all_sentinels_is_logged_although_the_url_lists_only_one() {
+async fn loss_of_all_sentinels_is_logged_if_the_url_lists_only_one() {
     let redis = Sentinels::options().replicas(1).start();
     let [listed, others @ ..] = redis.sentinels() else { panic!("there are sentinels") };
     let (log, _logged) = Log::begin();

@@ -232,7 +232,7 @@ async fn key_of_another_type_is_reported_and_not_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn latch_user_without_key_permission_gets_an_error_and_without_channels_polls() {
+async fn latch_needs_a_key_permission_and_polls_without_channels() {
     let redis = Redis::start();
     let narrow = with_acl(&redis, "narrow", &["+@all", "&*", "~other"]).await;
     let narrow = narrow.latch("start").unwrap();

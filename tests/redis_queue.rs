@@ -650,7 +650,7 @@ async fn queued_and_unqueued_clients_alternate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_without_permission_for_numsub_removes_no_queue_entry_of_others() {
+async fn client_without_numsub_permission_removes_no_entry_of_others() {
     // given a lock of a foreign client, a queued waiter, and a waiter that may not count
     // subscribers
     let redis = Redis::start();

@@ -504,7 +504,7 @@ async fn dead_reader_expires_at_the_end_of_its_own_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_waits_no_longer_than_the_lease_of_the_last_dead_reader() {
+async fn writer_waits_at_most_for_the_lease_of_the_last_dead_reader() {
     let t = Setup::new().await;
     let proxy = Proxy::before(t.redis.port());
     let dies = Client::connect(&proxy.url()).await.unwrap();
@@ -1188,7 +1188,7 @@ async fn unqueued_writer_acquires_among_readers_that_use_try_acquire() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unqueued_writer_acquires_among_readers_that_drop_their_guards() {
+async fn unqueued_writer_acquires_among_readers_that_drop_guards() {
     for readers in [1, 8] {
         unannounced_writer_acquires_behind(readers, reads_for_a_millisecond_and_drops).await;
     }

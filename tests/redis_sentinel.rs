@@ -1038,7 +1038,7 @@ async fn announced_addresses_are_translated_but_not_those_in_the_url() {
 
 /// Former bug: if the server had been killed, the error suggested that its address is wrong.
 #[tokio::test(flavor = "multi_thread")]
-async fn error_hints_at_address_translation_only_for_an_address_never_reached() {
+async fn error_hints_at_translation_only_for_a_never_reached_address() {
     let redis = Sentinels::options().replicas(0).down_after(secs(60)).start();
     let client = client(&redis).await;
     redis.master().stop();

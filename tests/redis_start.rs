@@ -142,7 +142,7 @@ async fn release_returns_the_connect_failure_without_a_server() {
 }
 
 #[tokio::test]
-async fn lazy_client_reports_a_wrong_password_until_the_server_accepts_the_password() {
+async fn lazy_client_reports_a_wrong_password_until_it_is_accepted() {
     let redis = Redis::options().password("right").start();
     let client = builder().password("later").connect_lazy(&redis.url()).unwrap();
     let error = client.lock("door").unwrap().try_acquire().await.unwrap_err();

@@ -332,7 +332,7 @@ fn forced_release_of_a_writer_also_releases_its_read_hold() {
 }
 
 #[test]
-fn forced_release_that_fails_half_way_reports_the_released_holders() {
+fn partly_failed_forced_release_reports_the_released_holders() {
     const FIRST: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
     const SECOND: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
     let redis = Redis::start();

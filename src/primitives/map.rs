@@ -725,7 +725,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_map_change_notifies_local_caches_if_notify_local_caches_is_set() {
+    async fn every_map_change_notifies_local_caches_if_configured() {
         let (twin, sent) = (Twin::new(7), Arc::new(Mutex::new(vec![])));
         let seen = Arc::clone(&sent);
         twin.watch(move |it| {

@@ -160,7 +160,7 @@ fn black_hole_holds_back_replies_as_well_as_requests() {
 }
 
 #[test]
-fn cut_of_a_black_hole_discards_its_bytes_and_closes_the_connection() {
+fn cut_black_hole_discards_its_bytes_and_closes_the_connection() {
     let t = Setup::new();
     let mut client = t.client();
     t.proxy.black_hole(true);
@@ -191,7 +191,7 @@ fn proxy_delays_replies_but_not_requests() {
 }
 
 #[test]
-fn proxy_closes_the_client_connection_while_the_server_is_stopped() {
+fn proxy_closes_client_connections_while_the_server_is_stopped() {
     let t = Setup::new();
     t.redis.stop();
     let error = t.client().try_command(&["PING"]).unwrap_err();

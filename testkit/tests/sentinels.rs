@@ -179,7 +179,7 @@ fn servers_with_tls_announce_their_tls_ports() {
 }
 
 #[test]
-fn cut_of_client_links_separates_clients_but_no_sentinels_from_a_server() {
+fn cut_client_links_separate_only_clients_from_a_server() {
     // given a deployment with links
     let redis = Sentinels::options().links().start();
     let master = redis.announced_port(0);

@@ -76,7 +76,7 @@ async fn wait_command_counts_replicas_with_the_clients_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_command_returns_the_acknowledging_replicas_at_its_timeout() {
+async fn wait_command_counts_acknowledging_replicas_at_its_timeout() {
     let twin = Twin::new(7);
     let [one, two] = [twin.replica(Delay::None), twin.replica(Delay::None)];
     sleep(ms(10)).await;

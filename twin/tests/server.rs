@@ -216,7 +216,7 @@ async fn delayed_requests_and_replies_keep_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connection_cut_loses_requests_or_only_replies_or_stays_silent() {
+async fn cut_connection_loses_requests_or_only_replies_or_is_silent() {
     let (twin, mut client) = server().await;
     twin.delay(Delay::Fixed(ms(10)), Delay::None);
     client.send(&["INCR lost"]).await;

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn comparison_reports_nothing_if_the_earlier_figure_is_zero_or_missing() {
+    fn comparison_ignores_an_earlier_figure_that_is_zero_or_missing() {
         let count = |ours| one(Case::less("g", "count", "count"), &[(OURS, ours)]);
         assert_eq!(fallen(&count(0.0), &count(1.0)), [""; 0]);
         assert_eq!(fallen(&count(0.0), &count(0.0)), [""; 0]);

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_waiter_that_receives_its_own_notifications_gets_a_queue_entry() {
+    fn only_a_waiter_with_its_own_notifications_gets_a_queue_entry() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         waiting.in_vain(now, false);
         for level in [SubscriptionLevel::Nothing, SubscriptionLevel::Releases] {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn long_waiting_task_sends_its_waiting_time_and_may_leave_a_record() {
+    fn long_waiting_task_reports_its_time_and_may_leave_a_record() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         assert_eq!(waiting.waited(now), None);
         waiting.in_vain(now, false);

@@ -281,7 +281,7 @@ mod tests {
     /// Once, the background task of a dropped client retried the release until a lease of a day
     /// would have ended.
     #[tokio::test(start_paused = true)]
-    async fn retries_of_a_failing_release_end_soon_after_the_client_is_dropped() {
+    async fn dropped_client_soon_ends_its_retries_of_a_failing_release() {
         let (memory, engine, client) = one();
         let lock = client.lock("door").unwrap().lease(Duration::from_secs(86_400));
         let guard = lock.acquire().await.unwrap();
@@ -301,7 +301,7 @@ mod tests {
     /// Once, the background task of a dropped client retried the release until a lease of a day
     /// would have ended.
     #[tokio::test(start_paused = true)]
-    async fn retries_of_a_failing_repeated_release_end_soon_after_the_client_is_dropped() {
+    async fn dropped_client_soon_ends_its_retries_of_a_repeated_release() {
         let (memory, engine, client) = one();
         let lock = client.lock("door").unwrap().lease(Duration::from_secs(86_400));
         lock.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
@@ -405,7 +405,7 @@ mod tests {
 
     /// Once, the client sent a number of shares for each failed reentry, all at the same time.
     #[tokio::test(start_paused = true)]
-    async fn hundred_failed_reentries_queue_one_request_for_the_hold_count() {
+    async fn hundred_failed_reentries_queue_one_hold_count_request() {
         let (memory, engine, client) = one();
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
         memory.fail(REFUSALS[1]);

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rejected_renewals_of_some_names_stop_no_renewals_of_other_names() {
+    async fn rejected_renewals_stop_no_renewals_of_other_names() {
         // given a hundred holds; from now on, the server rejects the renewals of the first forty
         fastrand::seed(7);
         let twin = Twin::new(7);

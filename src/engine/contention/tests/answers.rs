@@ -52,7 +52,7 @@ async fn latch_reply_is_shared_only_with_waiters_before_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_shares_only_replies_to_requests_sent_after_its_arrival() {
+async fn waiter_shares_only_replies_to_requests_after_its_arrival() {
     let (_engine, contention, name) = door();
     let mut requester = contention.line(&name, PLAIN, true, || true).await.unwrap();
     requester.asks();

@@ -78,7 +78,7 @@ async fn unused_names_are_removed_while_another_name_is_handed_off() {
 /// Once, each hand-off checked all idle names, which took 20 ms for ten thousand names.
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "what a look costs is no time that a test may stop")]
-async fn cost_of_a_check_does_not_grow_with_the_number_of_awaited_names() {
+async fn cost_of_a_check_is_independent_of_the_number_of_names() {
     let store = MemoryStore::new();
     let engine = Engine::on(&store, "client");
     let (here, there) = (Client::of(Arc::clone(&engine)), Client::with_store(&store));

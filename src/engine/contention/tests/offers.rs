@@ -66,7 +66,7 @@ async fn shutdown_releases_a_hand_off_grant_that_no_task_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn offered_grant_goes_to_the_next_task_when_the_first_task_leaves() {
+async fn offered_grant_goes_to_the_next_task_when_the_first_leaves() {
     let (_store, _engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     // The public `guard.owner()` would prevent a hand-off.

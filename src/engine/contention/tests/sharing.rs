@@ -155,7 +155,7 @@ async fn writer_that_also_reads_is_not_handed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lock_of_a_former_writer_is_free_after_both_of_its_read_guards_are_dropped() {
+async fn lock_of_a_former_writer_is_free_when_both_read_holds_end() {
     let (store, here) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let writing = here.write().acquire().await.unwrap();
@@ -283,7 +283,7 @@ async fn shared_hold_reports_the_reason_of_its_end() {
 /// `tokio::task::yield_now` wakes its task only when a worker thread is free. Here the only worker
 /// thread is blocked, so a release must yield in another way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn release_wakes_its_task_on_an_executor_that_blocks_the_runtime() {
+async fn release_wakes_its_task_while_an_executor_blocks_the_runtime() {
     let (_store, here) = prices();
     // The local budget is long, so that it does not end on a busy machine.
     let read = here.read().local_handoff(10, Duration::from_secs(3_600));
@@ -354,7 +354,7 @@ async fn reader_pauses_for_other_clients_after_sharing_ended() {
 /// Once, a reader waited for a fixed time only. With 64 tasks on a busy machine, the next hold then
 /// began before the previous one had ended.
 #[tokio::test(start_paused = true)]
-async fn reader_waits_after_sharing_until_the_shares_are_released_and_a_pause_ends() {
+async fn reader_waits_until_the_shares_are_released_and_a_pause_ends() {
     for tries in [false, true] {
         let (store, here) = prices();
         let read = here.read();
@@ -385,7 +385,7 @@ async fn reader_waits_after_sharing_until_the_shares_are_released_and_a_pause_en
 /// A dropped guard is released in the background. Once, a task that came at once sent its request
 /// before that release. So each read hold overlapped with the next, for ever.
 #[tokio::test(start_paused = true)]
-async fn reader_sends_its_request_after_the_release_of_a_dropped_guard() {
+async fn reader_sends_its_request_after_a_dropped_guard_is_released() {
     let (_store, here) = prices();
     let read = here.read();
     let before = read.acquire().await.unwrap();
@@ -405,7 +405,7 @@ async fn reader_sends_its_request_after_the_release_of_a_dropped_guard() {
 /// Once, a task that paused for others counted as waiting for a reply, and lost its slot only after
 /// six seconds.
 #[tokio::test(start_paused = true)]
-async fn unpolled_task_in_a_pause_delays_others_for_two_idle_limits_at_most() {
+async fn unpolled_pausing_task_delays_others_at_most_two_idle_limits() {
     let (_store, here) = prices();
     let read = here.read();
     let _sharing = [read.acquire().await.unwrap(), read.acquire().await.unwrap()];
@@ -455,7 +455,7 @@ async fn yielding_reader_gets_no_share_after_shutdown_began() {
 /// If tokio's budget of a task is used up, tokio wakes the task only when a worker thread is free.
 /// Here the only worker thread is blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn executor_other_than_tokio_shares_a_read_hold_on_a_tokio_thread() {
+async fn non_tokio_executor_shares_a_read_hold_on_a_tokio_thread() {
     let (_store, here) = prices();
     let read = here.read().local_handoff(10_000, Duration::from_secs(60));
     let _beside = read.acquire().await.unwrap();

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn denied_permission_affects_one_name_and_is_forgotten_after_a_while() {
+    fn denied_permission_affects_one_name_and_is_later_forgotten() {
         let (mut refusals, now) = (Denials::default(), Instant::now());
         refusals.note(&door(), Denied::Queue, now);
         assert_eq!(refusals.permissions(&Object::lock("window")), Permissions::ALL);

@@ -550,7 +550,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::profiles::request_for_two_permits_is_not_granted_while_one_permit_is_free",
+            "engine::contention::tests::profiles::request_for_two_permits_is_not_granted_while_one_is_free",
         ),
         Defect {
             says: "a grant passes to a woken task with another lease profile",
@@ -661,7 +661,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::release_wakes_its_task_on_an_executor_that_blocks_the_runtime",
+            "engine::contention::tests::sharing::release_wakes_its_task_while_an_executor_blocks_the_runtime",
         ),
         Defect {
             says: "a task that lets others join relies on its runtime to wake it",
@@ -674,7 +674,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::reader_waits_after_sharing_until_the_shares_are_released_and_a_pause_ends",
+            "engine::contention::tests::sharing::reader_waits_until_the_shares_are_released_and_a_pause_ends",
         ),
         Defect {
             says: "holds of readers follow each other without a pause",
@@ -687,7 +687,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::reader_waits_after_sharing_until_the_shares_are_released_and_a_pause_ends",
+            "engine::contention::tests::sharing::reader_waits_until_the_shares_are_released_and_a_pause_ends",
         ),
         Defect {
             says: "a new reader does not wait for the end of the shared hold",
@@ -711,7 +711,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::reader_sends_its_request_after_the_release_of_a_dropped_guard",
+            "engine::contention::tests::sharing::reader_sends_its_request_after_a_dropped_guard_is_released",
         ),
         Defect {
             says: "a reader does not wait for the release of a dropped guard",
@@ -724,7 +724,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::unpolled_task_in_a_pause_delays_others_for_two_idle_limits_at_most",
+            "engine::contention::tests::sharing::unpolled_pausing_task_delays_others_at_most_two_idle_limits",
         ),
         Defect {
             says: "a reader that pauses counts as a task that waits for a reply",
@@ -785,7 +785,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::lock_of_a_former_writer_is_free_after_both_of_its_read_guards_are_dropped",
+            "engine::contention::tests::sharing::lock_of_a_former_writer_is_free_when_both_read_holds_end",
         ),
         Defect {
             says: "the write hold and the read hold of a writer have one owner",
@@ -969,7 +969,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::unpolled_waiter_of_a_removed_name_has_its_own_position_in_the_line",
+            "engine::contention::tests::unpolled_waiter_of_a_removed_name_has_its_own_position",
         ),
         Defect {
             says: "tickets start again at 0 when a name is forgotten",
@@ -1266,7 +1266,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::waiting::tests::long_waiting_task_sends_its_waiting_time_and_may_leave_a_record",
+            "engine::acquire::waiting::tests::long_waiting_task_reports_its_time_and_may_leave_a_record",
         ),
         Defect {
             says: "a waiter for many permits is overtaken for ever",
@@ -1279,7 +1279,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::offers::offered_grant_goes_to_the_next_task_when_the_first_task_leaves",
+            "engine::contention::tests::offers::offered_grant_goes_to_the_next_task_when_the_first_leaves",
         ),
         Defect {
             says: "a hold of permits keeps the request slot",
@@ -1500,7 +1500,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::offers::offered_grant_goes_to_the_next_task_when_the_first_task_leaves",
+            "engine::contention::tests::offers::offered_grant_goes_to_the_next_task_when_the_first_leaves",
         ),
         Defect {
             says: "an offered grant is lost when its task leaves",
@@ -2241,7 +2241,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::background::tests::hundred_failed_reentries_queue_one_request_for_the_hold_count",
+            "engine::release::background::tests::hundred_failed_reentries_queue_one_hold_count_request",
         ),
         Defect {
             says: "each failed reentry sends a count",
@@ -2773,7 +2773,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "primitives::map::tests::every_map_change_notifies_local_caches_if_notify_local_caches_is_set",
+            "primitives::map::tests::every_map_change_notifies_local_caches_if_configured",
         ),
         Defect {
             says: "a change of a map notifies no local cache",
