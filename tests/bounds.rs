@@ -54,7 +54,7 @@ fn public_types_may_cross_threads() {
 }
 
 #[test]
-fn plain_types_implement_the_traits_of_values() {
+fn value_types_can_be_cloned_and_printed() {
     is_value::<Holder>();
     is_value::<InvalidDuration>();
     is_value::<InvalidName>();

@@ -318,7 +318,7 @@ async fn calls_end_in_time_and_the_client_recovers_from_any_reply() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_text_is_a_name_that_locks_or_is_refused() {
+async fn any_text_is_a_usable_name_or_is_refused() {
     let client = Client::in_memory();
     let odd: Vec<char> =
         "ab{}:%*?[]\\\r\n\0\t\u{1b}\u{7f}äключ🔒\u{202e}\u{feff}|'\"$ 0-1".chars().collect();

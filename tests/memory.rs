@@ -586,7 +586,7 @@ async fn client_waits_for_an_unreachable_store_by_default() {
 
 /// Former bug: the error did not name this cause. Clients of Redis only logged the cause.
 #[tokio::test(start_paused = true)]
-async fn timeout_names_permits_whose_number_was_never_set() {
+async fn timeout_error_says_that_the_permits_were_never_set() {
     let client = Client::in_memory();
     let (permits, semaphore) =
         (client.expirable_semaphore("p").unwrap(), client.semaphore("s").unwrap());

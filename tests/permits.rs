@@ -164,7 +164,7 @@ async fn permit_waiter_asks_when_the_next_permit_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permit_timeout_names_missing_permits() {
+async fn permit_timeout_error_names_the_semaphore() {
     let t = World::of(1).await;
     let guard = t.one.acquire().await.unwrap();
     let begun = Instant::now();

@@ -76,7 +76,7 @@ async fn timed_out(redis: &Redis, client: &Client, timeout: Duration) -> (Error,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn timeout_names_the_process_and_the_reason_of_the_holder() {
+async fn timeout_error_names_the_process_and_reason_of_the_holder() {
     let redis = Redis::start();
     let (holder, waiter, plain) = (named(&redis).await, named(&redis).await, client(&redis).await);
     let lock = holder.lock("door").unwrap().reason("nightly\nclose");

@@ -88,7 +88,7 @@ async fn clients_exclude_and_wake_each_other_on_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_reachable_seed_suffices() {
+async fn one_reachable_node_of_the_url_suffices() {
     let cluster = three_masters();
     let nodes = cluster.nodes();
     let url = format!("redis-cluster://127.0.0.1:1,127.0.0.1:{}", nodes[2].port());
@@ -1195,7 +1195,7 @@ async fn single_server_url_of_a_node_is_refused_with_a_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn error_names_each_unreachable_seed() {
+async fn error_names_each_unreachable_node_of_the_url() {
     let error = Client::connect("redis-cluster://127.0.0.1:1,127.0.0.1:2").await.unwrap_err();
     let output = error.to_string();
     assert!(output.contains("127.0.0.1:1: ") && output.contains("127.0.0.1:2: "), "{output}");

@@ -279,7 +279,7 @@ async fn reservation_ignores_waiters_of_similar_names() {
 // Queue entries.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queue_entry_ends_with_its_owner_in_any_case() {
+async fn queue_entry_is_removed_however_its_waiter_ends() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let queued = |lock: Lock| {

@@ -105,7 +105,7 @@ async fn both_commands_of_a_release_are_one_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hundred_lock_pairs_send_the_same_commands_as_one_pair() {
+async fn hundred_acquisitions_and_releases_send_no_extra_commands() {
     let t = Setup::new().await;
     let (sent, ()) = t
         .sent_during(async {
@@ -141,7 +141,7 @@ async fn try_acquire_is_one_evalsha_for_free_and_held_locks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn re_entry_and_each_release_of_it_are_one_evalsha() {
+async fn reentry_and_each_release_of_it_are_one_evalsha() {
     let t = Setup::new().await;
     let guard = t.held().await;
     let (sent, again) = t.sent_during(guard.reenter()).await;

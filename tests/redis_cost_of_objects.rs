@@ -67,7 +67,7 @@ async fn term_of_a_leader_costs_few_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn barriers_cost_the_last_member_few_commands() {
+async fn last_member_of_a_barrier_costs_few_commands() {
     let t = Counted::new().await;
     let barrier = t.client.barrier("start", 1).unwrap();
     let arrived = t.cost(barrier.arrive_and_wait()).await;

@@ -98,7 +98,7 @@ async fn redisson_holder_leads_without_a_value() {
 
 /// For a hot standby, the time of a release is the time without a leader.
 #[tokio::test(flavor = "multi_thread")]
-async fn standby_leads_as_soon_as_the_leader_steps_down() {
+async fn waiting_candidate_leads_as_soon_as_the_leader_steps_down() {
     const ROUNDS: u32 = 20;
     let redis = Redis::start();
     let [one, other] = [election(&redis).await, election(&redis).await];
@@ -134,7 +134,7 @@ fn dies_as_leader(url: &str, ttl: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn standby_leads_within_the_lease_after_a_crash() {
+async fn waiting_candidate_leads_within_the_lease_after_a_crash() {
     const TTL: Duration = secs(3);
     let redis = Redis::start();
     let [one, other] = [election(&redis).await, election(&redis).await];

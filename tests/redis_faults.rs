@@ -503,7 +503,7 @@ async fn error_names_a_key_of_another_type_and_keeps_it_unchanged() {
 /// Former bug: if the server rejected `TYPE`, the error showed the text of this rejection as the
 /// type.
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_type_error_is_returned_without_permission_for_type() {
+async fn user_without_the_type_command_gets_the_wrong_type_error() {
     let redis = Redis::start();
     let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-type"]).await;
     redis.command(&["SET", "door", "x"]);

@@ -359,7 +359,7 @@ fn log_of(port: u16) -> impl Fn() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn loss_is_logged_once_with_its_cause_and_once_at_its_end() {
+async fn lost_connection_is_logged_once_with_its_cause_and_at_its_end() {
     let redis = Redis::start();
     let log = log_of(redis.port());
     let client = builder().connect(&redis.url()).await.unwrap();
@@ -431,7 +431,7 @@ async fn error_at_a_server_that_is_not_redis_is_one_plain_line() {
 
 /// The proxy counts replies, so that this test finds requests that the client need not send.
 #[tokio::test(flavor = "multi_thread")]
-async fn login_sends_a_greeting_and_a_name() {
+async fn connect_sends_only_the_login_commands_and_the_scripts() {
     let redis = Redis::start();
     let replies = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&replies);

@@ -88,7 +88,7 @@ async fn multi_locks_of_the_same_three_servers_exclude_each_other() {
 /// Ported from `RedissonRedLockTest.testLockLeasetimeWithSeconds` and `testTryLockLeasetime`, but
 /// the multi-lock requires all members.
 #[tokio::test(flavor = "multi_thread")]
-async fn members_of_two_servers_let_one_holder_in_at_a_time() {
+async fn multi_lock_of_two_servers_has_one_holder_at_a_time() {
     const TASKS: u32 = 10;
     const ROUNDS: u32 = 5;
     let servers = [Redis::start(), Redis::start()];

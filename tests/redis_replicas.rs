@@ -320,7 +320,7 @@ async fn silent_other_primary_stays_a_hazard() {
 const REST_AT_EACH_FOURTH: &str = "-4";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn loading_server_is_no_primary() {
+async fn loading_server_does_not_count_as_a_primary() {
     // given a server that takes seconds to load its data, and that replies only after each thousand
     // keys
     const KEYS: usize = 120_000;

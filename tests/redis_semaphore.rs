@@ -445,7 +445,7 @@ async fn change_with_an_empty_idempotency_key_is_completed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_server_grants_none_and_accepts_releases() {
+async fn full_server_grants_no_permits_and_accepts_releases() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(3).await.unwrap();

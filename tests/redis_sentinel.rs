@@ -575,7 +575,7 @@ async fn stale_sentinel_with_two_addresses_is_ignored() {
 /// Former bug: after ten seconds, the clients believed the only sentinel that they reached, and
 /// left a primary that worked. Two clients then held one lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
+async fn client_keeps_the_new_primary_when_a_stale_sentinel_is_alone() {
     // given a client whose URL has all sentinels, and a client whose URL has only the sentinel that
     // misses a failover
     let redis = Sentinels::options().links().start();

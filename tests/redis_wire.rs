@@ -70,7 +70,7 @@ async fn fraction_of_a_millisecond_is_rounded_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_counts_re_entry_as_it_does_for_a_java_thread() {
+async fn redis_counts_a_reentry_as_it_does_for_a_java_thread() {
     let redis = Redis::start();
     let count = |owner: &Owner| redis.command(&["HGET", "door", owner.as_str()]);
     let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
@@ -87,7 +87,7 @@ async fn redis_counts_re_entry_as_it_does_for_a_java_thread() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn re_entry_renews_the_lease_unless_it_is_fixed() {
+async fn reentry_renews_the_lease_unless_it_is_fixed() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let renewed = client.lock("renewed").unwrap().acquire().await.unwrap();
@@ -245,7 +245,7 @@ async fn polling_client_excludes_others_and_never_subscribes() {
 // Data of other programs.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn java_lock_is_seen_and_excludes_rust() {
+async fn java_lock_excludes_rust_and_rust_reads_its_holder() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
     hold_by_hand(&redis, "door", JAVA, secs(20));

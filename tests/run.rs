@@ -211,7 +211,7 @@ mod wrapped {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn run_helper_with_borrowing_work_may_be_spawned() {
+    async fn future_of_a_function_that_runs_work_may_be_spawned() {
         let lock = World::new().lock;
         let task = tokio::spawn(async move {
             let text = String::from("borrowed");

@@ -85,7 +85,7 @@ async fn semaphore_permits_are_not_handed_off_after_ten_milliseconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_return_to_the_store_if_the_next_count_differs() {
+async fn permits_are_not_handed_off_to_a_request_for_another_number() {
     let t = world(2).await;
     let both = t.one.acquire(2).await.unwrap();
     let waiter = waiting(&t.one, 1).await;
@@ -191,7 +191,7 @@ async fn local_waiters_acquire_in_order_of_arrival() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn semaphore_timeout_names_missing_permits() {
+async fn semaphore_timeout_error_names_the_semaphore() {
     let t = world(1).await;
     let _all = t.one.acquire(1).await.unwrap();
     let start = Instant::now();

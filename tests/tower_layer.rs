@@ -73,7 +73,7 @@ async fn requests_of_one_key_run_one_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_other_keys_or_none_run_at_the_same_time() {
+async fn requests_of_different_keys_or_no_key_run_concurrently() {
     for keys in [["a", "b", "c"], ["", "", ""]] {
         let work = Work::default();
         let replies = work.send(&MemoryStore::new(), &keys).await;

@@ -329,7 +329,7 @@ mod tests {
     use crate::worker_event::WorkerEvent;
 
     #[test]
-    fn recovery_counts_latch_waits_but_no_grants_before_healing() {
+    fn latch_waits_show_recovery_during_a_fault_and_grants_after_it() {
         let mut record = Record::default();
         let asked =
             [("door", Mode::Exclusive, 4), ("latch", Mode::Pass, 4), ("gate", Mode::Exclusive, 6)];

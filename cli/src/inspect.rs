@@ -418,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn list_has_aligned_columns_only_for_a_person() {
+    fn list_has_aligned_columns_only_on_a_terminal() {
         let lines = || vec!["door\tlock\t\tfree".to_owned(), "tür:7\tsemaphore".to_owned()];
         assert_eq!(lines_of(lines(), true), "door   lock       free\ntür:7  semaphore\n");
         assert_eq!(lines_of(lines(), false), "door\tlock\t\tfree\ntür:7\tsemaphore\n");

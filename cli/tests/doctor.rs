@@ -24,7 +24,7 @@ fn bad(shown: &Value, check: &str) -> Vec<String> {
 }
 
 #[test]
-fn doctor_returns_0_with_notes_only_for_a_healthy_server() {
+fn doctor_returns_0_and_prints_only_notes_for_a_healthy_server() {
     let redis = Redis::options().arg("--appendonly", "yes").arg("--appendfsync", "always").start();
     let (code, shown) = doctor(&redis, &[]);
     assert_eq!((code, &shown["worst"]), (0, &"note".into()), "{shown:#}");

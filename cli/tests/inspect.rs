@@ -110,7 +110,7 @@ fn show_lists_a_fair_queue_and_marks_an_overdue_head() {
 }
 
 #[test]
-fn list_marks_a_number_of_waiters_that_is_capped() {
+fn list_shows_more_than_999_waiters_as_1000_plus() {
     let redis = Redis::start();
     for (waiters, shown) in [(999, "999 waiters"), (2_000, "1000+ waiters")] {
         let fill = "for i = 1, ARGV[1] do redis.call('RPUSH', KEYS[1], ARGV[2] .. i) end";
@@ -189,7 +189,7 @@ fn readers_are_shown_with_their_own_leases() {
 }
 
 #[test]
-fn inspection_distinguishes_permits_numbers_and_limiters() {
+fn show_distinguishes_semaphores_numbers_and_rate_limiters() {
     let redis = Redis::start();
     let holder =
         leasehold(&redis, &["run", "--permits", "2", "pool", "-c", "echo ready; read line"]);
@@ -451,7 +451,7 @@ fn show_omits_a_reader_without_a_lease_key() {
 
 /// A writer waits for this key until it expires, so an operator must see it.
 #[test]
-fn read_write_lock_without_holders_is_marked() {
+fn show_marks_a_read_write_lock_without_holders() {
     let redis = Redis::start();
     for mode in ["read", "write"] {
         redis.command(&["HSET", mode, "mode", mode]);
@@ -466,7 +466,7 @@ fn read_write_lock_without_holders_is_marked() {
 }
 
 #[test]
-fn record_of_once_per_is_shown_with_its_lock() {
+fn record_of_the_once_per_option_is_shown_with_its_lock() {
     let redis = Redis::start();
     for name in ["door", "{t}:gate"] {
         let words = ["run", "--once-per", "1h", name, "true"];

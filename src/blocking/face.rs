@@ -257,7 +257,7 @@ mod tests {
     /// `derive(Clone, Debug)` would require `Job: Clone` and `Job: Debug`, so the types implement
     /// these traits by hand.
     #[test]
-    fn objects_are_clone_even_if_their_elements_are_not() {
+    fn objects_can_be_cloned_even_if_their_elements_cannot() {
         object::<crate::Map<Job, Job>>();
         object::<crate::Set<Job>>();
         object::<crate::Queue<Job>>();

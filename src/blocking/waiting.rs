@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn async_context_check_uses_no_budget_of_the_task() {
+    async fn async_context_check_uses_no_coop_budget_of_the_task() {
         for _ in 0..3 {
             assert!(is_inside_async());
         }

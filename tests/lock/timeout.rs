@@ -9,7 +9,7 @@ use leasehold::Error;
 use super::world::{AT_ONCE, World, entered, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn timed_out_names_the_holder_and_the_waiting_time() {
+async fn timeout_error_names_the_holder_and_the_waiting_time() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let start = Instant::now();
@@ -28,7 +28,7 @@ async fn timed_out_names_the_holder_and_the_waiting_time() {
 /// Former bug: the error had the remaining lease from the reply to the last request, which was up
 /// to several seconds old.
 #[tokio::test(start_paused = true)]
-async fn timed_out_shows_the_remaining_lease_of_the_holder() {
+async fn timeout_error_shows_the_remaining_lease_of_the_holder() {
     let world = World::new();
     let _guard = world.door().lease(secs(20)).acquire().await.unwrap();
     let timed_out = world.other_door().acquire_within(millis(1_900)).await.unwrap_err();
@@ -53,7 +53,7 @@ async fn timeout_error_says_that_this_client_holds_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_of_a_waiter_without_a_request_names_the_holder() {
+async fn timeout_error_of_a_waiter_without_a_request_names_the_holder() {
     // given a holder in one client, and two waiters in another
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
@@ -70,7 +70,7 @@ async fn timeout_of_a_waiter_without_a_request_names_the_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_names_a_holder_of_this_process() {
+async fn timeout_error_names_a_holder_of_this_process() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let timed_out = world.door().acquire_within(secs(1)).await.unwrap_err();
@@ -114,7 +114,7 @@ async fn timeout_error_names_a_rejecting_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_names_no_former_holder_of_a_silent_store() {
+async fn timeout_error_names_no_former_holder_of_a_silent_store() {
     // given a client that waited for a former holder, and that holds the lock now
     let world = World::new();
     let former = world.other_door().acquire().await.unwrap();

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn worker_shares_contain_each_name_exactly_once() {
+    fn each_name_belongs_to_exactly_one_worker() {
         let mut all = shares("n", 3, 7).concat();
         all.sort();
         assert_eq!(all, ["n-0", "n-1", "n-2", "n-3", "n-4", "n-5", "n-6"]);

@@ -663,7 +663,7 @@ mod tests {
     }
 
     #[test]
-    fn full_table_keeps_odd_contended_and_crowded_objects() {
+    fn full_table_keeps_objects_with_problems_or_waiters() {
         let mut table = table();
         for number in 0..3 * MOST {
             let seen = held(&format!("lock:{number}"), &[("a", Some(30))]);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loss_is_logged_at_once_then_rarely_and_at_its_end() {
+    fn lost_connection_is_logged_at_once_then_rarely_and_at_its_end() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reports = Reports::default();

@@ -543,7 +543,7 @@ mod tests {
 
     /// Valkey 9 keeps the flag `master_down` for ever after a failover.
     #[test]
-    fn sentinel_that_reports_master_down_counts_as_usable() {
+    fn sentinel_with_the_flag_master_down_counts_as_usable() {
         let others = ["sentinel", "sentinel,master_down", "s_down,sentinel,disconnected"];
         let others = others.iter().map(|flags| map_of("flags", flags)).collect();
         let counted = sentinel_quorum(&map_of("quorum", "2"), &Value::Array(others));

@@ -362,7 +362,7 @@ mod tests {
     /// Formerly, the client visited three of 16 addresses at random, but only the seed led to the
     /// cluster.
     #[test]
-    fn topology_refresher_asks_the_seed_first() {
+    fn topology_refresher_asks_a_node_of_the_url_first() {
         let (members, seeds) = ((1..16).map(at).collect(), [at(99), at(7)]);
         for _ in 0..50 {
             let mut all = visited_in_turn(&members, &seeds);

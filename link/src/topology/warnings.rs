@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn hazard_no_replica_is_reported_beside_hazard_fewer_replicas() {
+    fn hazards_no_replica_and_fewer_replicas_are_both_reported() {
         let warnings = Warnings::default();
         let about = About { server: "one".into(), replicas: Some(0), ..About::default() };
         let found = || -> Vec<_> {

@@ -406,7 +406,7 @@ async fn lock_stays_contended_for_a_while_after_waiters_were_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_task_waits_until_other_clients_have_asked() {
+async fn returning_task_waits_for_the_requests_of_other_clients() {
     let engine = client();
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
     let window = Duration::from_millis(4);

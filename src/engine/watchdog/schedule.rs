@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn reentry_during_renewal_causes_no_busy_renewals() {
+    fn reentry_during_a_renewal_causes_no_loop_of_renewals() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.renewed_at(1_000);

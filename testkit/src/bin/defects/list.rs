@@ -875,7 +875,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::watchdog::schedule::tests::reentry_during_renewal_causes_no_busy_renewals",
+            "engine::watchdog::schedule::tests::reentry_during_a_renewal_causes_no_loop_of_renewals",
         ),
         Defect {
             says: "a reentry during a renewal makes the watchdog loop",
@@ -982,7 +982,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::returning_task_waits_until_other_clients_have_asked",
+            "engine::contention::tests::returning_task_waits_for_the_requests_of_other_clients",
         ),
         Defect {
             says: "a returning task does not let other clients acquire first",
@@ -2106,7 +2106,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Link(
-            "discovery::sentinels::tests::sentinel_that_reports_master_down_counts_as_usable",
+            "discovery::sentinels::tests::sentinel_with_the_flag_master_down_counts_as_usable",
         ),
         Defect {
             says: "a sentinel that reports the primary as down does not count as usable",
