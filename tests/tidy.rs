@@ -67,6 +67,11 @@ fn no_file_is_too_long() {
 }
 
 #[test]
+fn test_names_have_at_most_60_characters() {
+    none(rust_files().flat_map(|path| long_names(&path, &read(&path))));
+}
+
+#[test]
 fn code_has_no_todo_and_no_panic() {
     none(of_users().flat_map(|(path, text)| leftovers(&path, &text)));
 }
@@ -496,6 +501,14 @@ fn length(path: &str, text: &str) -> Vec<String> {
         }
         false => vec![],
     }
+}
+
+/// The name of a test has at most 60 characters. The check reads the names of all functions,
+/// because a macro can make a test of any function.
+fn long_names(path: &str, text: &str) -> Vec<String> {
+    let named = text.lines().enumerate().filter_map(|(at, line)| Some((at + 1, function(line)?)));
+    let long = named.filter(|(_, name)| name.len() > 60 && !name.contains(' '));
+    long.map(|(line, name)| format!("{path}:{line}: `{name}` is too long")).collect()
 }
 
 fn leftovers(path: &str, text: &str) -> Vec<String> {
@@ -1377,12 +1390,17 @@ fn is_test_in(text: &str, name: &str) -> bool {
 }
 
 fn is_a_file_called(name: &str) -> bool {
+    root(name).exists() || rust_files().any(|path| path.ends_with(&format!("/{name}")))
+}
+
+/// Every Rust file of the repository.
+fn rust_files() -> impl Iterator<Item = String> {
     let folders = [
         "src", "cli", "link", "tests", "testkit", "twin", "interop", "chaos", "bench", "benches",
-        "examples",
+        "examples", "apps",
     ];
     let all = folders.into_iter().flat_map(|folder| files(folder, "rs"));
-    root(name).exists() || all.into_iter().any(|path| path.ends_with(&format!("/{name}")))
+    all.filter(|path| !path.contains("/target/"))
 }
 
 fn none(complaints: impl IntoIterator<Item = String>) {
@@ -1498,6 +1516,16 @@ fn tidy_finds_a_file_that_is_too_long() {
     assert!(length("src/a.rs", &documented).is_empty());
     let tested = format!("fn a() {{}}\n\n#[cfg(test)]\nmod tests {{\n{long}}}\n");
     assert!(length("src/a.rs", &tested).is_empty());
+}
+
+#[test]
+fn tidy_finds_a_test_name_that_is_too_long() {
+    let check = |length| {
+        let test = format!("#[test]\nfn {}() {{}}\n", "a".repeat(length));
+        long_names("tests/a.rs", &test)
+    };
+    assert!(check(60).is_empty());
+    one(&check(61), "tests/a.rs:2");
 }
 
 #[test]
