@@ -188,7 +188,7 @@ impl Client {
     ///
     /// All waiting tasks of all processes acquire the lock in the order in which they came. A fair
     /// lock needs more requests than [`lock`](Self::lock). [The
-    /// guide][crate::docs::guide::primitives] says when to use which of them.
+    /// guide][crate::docs::guide::other_locks] says when to use which of them.
     ///
     /// # Errors
     ///
@@ -538,8 +538,8 @@ impl Client {
     ///
     /// Returns `None` if no key of this name looks like an object. The method is for operators. It
     /// sends more than ten commands, all of which only read. [The
-    /// guide](crate::docs::guide::command) lists the permissions that they need. `MemoryStore`
-    /// rejects them.
+    /// guide](crate::docs::guide::command_inspect) lists the permissions that they need.
+    /// `MemoryStore` rejects them.
     ///
     /// # Errors
     ///

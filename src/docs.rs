@@ -31,10 +31,12 @@ pub mod guarantees {}
 pub mod messages {}
 
 /// The manual: [getting started](guide::getting_started), [primitives](guide::primitives),
-/// [correctness](guide::correctness), [deployments](guide::deployments),
-/// [errors and settings](guide::errors_and_settings), [observability](guide::observability),
-/// [runbook](guide::runbook), [ACL](guide::acl), [recipes](guide::recipes) and
-/// [the command](guide::command).
+/// [lock](guide::lock), [other locks](guide::other_locks), [synchronizers](guide::synchronizers),
+/// [collections](guide::collections), [correctness](guide::correctness),
+/// [deployments](guide::deployments), [errors and settings](guide::errors_and_settings),
+/// [observability](guide::observability), [runbook](guide::runbook), [ACL](guide::acl),
+/// [recipes](guide::recipes) and the command: [run](guide::command) and
+/// [show, watch, check](guide::command_inspect).
 pub mod guide {
     #[doc = include_str!("docs/links.md")]
     #[doc = include_str!("../docs/guide/getting-started.md")]
@@ -43,6 +45,22 @@ pub mod guide {
     #[doc = include_str!("docs/links.md")]
     #[doc = include_str!("../docs/guide/primitives.md")]
     pub mod primitives {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/lock.md")]
+    pub mod lock {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/other-locks.md")]
+    pub mod other_locks {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/synchronizers.md")]
+    pub mod synchronizers {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/collections.md")]
+    pub mod collections {}
 
     #[doc = include_str!("docs/links.md")]
     #[doc = include_str!("../docs/guide/correctness.md")]
@@ -75,6 +93,10 @@ pub mod guide {
     #[doc = include_str!("docs/links.md")]
     #[doc = include_str!("../docs/guide/command.md")]
     pub mod command {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/command-inspect.md")]
+    pub mod command_inspect {}
 }
 
 #[doc = include_str!("docs/links.md")]

@@ -384,7 +384,7 @@ pub enum Error {
         name: Name,
         /// The cause, as far as it is known.
         reason: String,
-        /// The error of the network or the operating system that caused it, if there is one.
+        /// The cause as an error, if there is one. `reason` already names this cause.
         source: Option<Cause>,
     },
 

@@ -545,7 +545,7 @@ fn json_has_the_fields_that_the_guide_lists() {
     redis.command(&["HSET", "door", OWNER, "1"]);
     redis.command(&["RPUSH", "redisson_lock_queue:{door}", OTHER]);
     let shown = json(&redis, "door");
-    let guide = include_str!("../../docs/guide/command.md");
+    let guide = include_str!("../../docs/guide/command-inspect.md");
     let mut fields = vec![];
     for (prefix, object) in
         [("", &shown), ("holders[].", &shown["holders"][0]), ("waiters[].", &shown["waiters"][0])]
@@ -572,7 +572,7 @@ fn json_has_the_fields_that_the_guide_lists() {
 #[test]
 fn acl_user_of_the_guide_can_show_every_kind_of_object() {
     let redis = Redis::start();
-    let guide = include_str!("../../docs/guide/command.md");
+    let guide = include_str!("../../docs/guide/command-inspect.md");
     let rights = acl_rules_in(guide, "ops");
     let words: Vec<_> = [&["ACL", "SETUSER", "ops"], &rights[0][..]].concat();
     assert_eq!(redis.command(&words).text(), "OK");

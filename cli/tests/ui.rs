@@ -266,7 +266,7 @@ fn ui_refuses_allow_force_on_a_network_address() {
 #[test]
 fn acl_user_of_the_guide_sees_locks_and_hazards() {
     let redis = Redis::start();
-    let rights = acl_rules_in(include_str!("../../docs/guide/command.md"), "ops");
+    let rights = acl_rules_in(include_str!("../../docs/guide/command-inspect.md"), "ops");
     let words: Vec<_> = [&["ACL", "SETUSER", "ops"], &rights[0][..]].concat();
     assert_eq!(redis.command(&words).text(), "OK");
     redis.command(&["HSET", "door", OWNER, "1"]);
@@ -336,7 +336,7 @@ fn ui_state_has_the_fields_that_the_guide_lists() {
     eventually("the state has an event", SOON, || ui.state()["events"][0].is_object());
     let state = ui.state();
     let door = row(&state, "door").unwrap();
-    let guide = include_str!("../../docs/guide/command.md");
+    let guide = include_str!("../../docs/guide/command-inspect.md");
     let guide = guide.split("### The page's data").nth(1).unwrap().split("\n## ").next().unwrap();
     let mut count = 0;
     for (prefix, object) in [
