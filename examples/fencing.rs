@@ -39,11 +39,11 @@ impl Ledger {
     /// Returns the total. A read also presents its token: from then on, the gate, if there is one,
     /// rejects lower tokens.
     fn read(&self, token: u64) -> Result<u32, Stale> {
-        self.pass(token, || *self.total.lock().expect("nobody panics"))
+        self.pass(token, || *self.total.lock().expect("the mutex is not poisoned"))
     }
 
     fn write(&self, total: u32, token: u64) -> Result<(), Stale> {
-        self.pass(token, || *self.total.lock().expect("nobody panics") = total)
+        self.pass(token, || *self.total.lock().expect("the mutex is not poisoned") = total)
     }
 
     fn pass<T>(&self, token: u64, act: impl FnOnce() -> T) -> Result<T, Stale> {
@@ -62,7 +62,7 @@ async fn tell(ledger: &Ledger) -> Result<u32, Error> {
 
     let guard = ada.fenced_lock(ORDER)?.lease(LEASE).acquire().await?;
     let token = guard.token();
-    let total = ledger.read(token).expect("nobody is newer");
+    let total = ledger.read(token).expect("no newer token was used");
     say("ada", &format!("holds the lock, token {token}; reads {total}; is stopped"));
 
     // Ada's lease ends during the pause. A check before the pause cannot notice this.
@@ -73,15 +73,15 @@ async fn tell(ledger: &Ledger) -> Result<u32, Error> {
         say("***", &format!("refused: {late}"));
         add("ada", 1, &ada, ledger).await?;
     }
-    Ok(*ledger.total.lock().expect("nobody panics"))
+    Ok(*ledger.total.lock().expect("the mutex is not poisoned"))
 }
 
 /// Adds to the order correctly: under the lock, and with its token.
 async fn add(who: &str, amount: u32, client: &Client, ledger: &Ledger) -> Result<(), Error> {
     let guard = client.fenced_lock(ORDER)?.acquire().await?;
     let token = guard.token();
-    let total = ledger.read(token).expect("nobody is newer");
-    ledger.write(total + amount, token).expect("nobody is newer");
+    let total = ledger.read(token).expect("no newer token was used");
+    ledger.write(total + amount, token).expect("no newer token was used");
     say(who, &format!("holds the lock, token {token}; reads {total}, writes {}", total + amount));
     guard.release().await?.into_result()
 }

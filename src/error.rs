@@ -45,7 +45,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let guard = client.lock("door")?.acquire().await?;
 ///
 /// match client.lock("door")?.acquire_within(Duration::from_secs(5)).await {
-///     Ok(_) => unreachable!("it is held"),
+///     Ok(_) => unreachable!("the lock is held"),
 ///     Err(Error::TimedOut { holder: Some(holder), .. }) => {
 ///         assert_eq!(holder.owner(), guard.owner());
 ///     }

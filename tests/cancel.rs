@@ -503,7 +503,7 @@ mod handed_over_and_cancelled {
         world.store.resume();
         assert_eq!(guard.release().await.unwrap(), Release::Released);
         assert_eq!(world.one.stats().granted, 2);
-        world.is_quiet(AT_ONCE, "two who were handed the lock").await;
+        world.is_quiet(AT_ONCE, "two waiters after a hand-off").await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -521,7 +521,7 @@ mod handed_over_and_cancelled {
         let guard = second.await.unwrap().unwrap();
         assert!(left.elapsed() <= AT_ONCE, "{:?}", left.elapsed());
         assert_eq!(guard.release().await.unwrap(), Release::Released);
-        world.is_quiet(AT_ONCE, "another lease").await;
+        world.is_quiet(AT_ONCE, "a waiter with another lease").await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -537,7 +537,7 @@ mod handed_over_and_cancelled {
         let left = Instant::now();
         assert!(second.await.unwrap().unwrap().is_held());
         assert!(left.elapsed() <= AT_ONCE, "{:?}", left.elapsed());
-        world.is_quiet(AT_ONCE, "another process").await;
+        world.is_quiet(AT_ONCE, "a waiter of another process").await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -546,7 +546,7 @@ mod handed_over_and_cancelled {
         let lock = world.door();
         let guard = lock.acquire().await.unwrap();
         drop(handed(&world, guard, Box::pin(lock.acquire())).await);
-        world.is_quiet(AT_ONCE, "nobody waits").await;
+        world.is_quiet(AT_ONCE, "no other waiter").await;
         assert_eq!(world.one.stats().granted, 1);
     }
 
@@ -559,7 +559,7 @@ mod handed_over_and_cancelled {
         drop(handed(&world, guard, Box::pin(lock.acquire())).await);
         sleep(TROUBLE).await;
         world.store.resume();
-        world.is_quiet(AFTER_TROUBLE, "a store in trouble").await;
+        world.is_quiet(AFTER_TROUBLE, "a store without replies").await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -582,7 +582,7 @@ mod handed_over_and_cancelled {
         assert_eq!(world.one.stats().waiting, 0);
         world.store.resume();
         assert_eq!(guard.release().await.unwrap(), Release::Released);
-        world.is_quiet(AT_ONCE, "a crowd").await;
+        world.is_quiet(AT_ONCE, "fifty cancelled waiters").await;
     }
 }
 
@@ -621,7 +621,7 @@ mod granted_and_cancelled {
         assert!(task.is_finished());
         assert!(world.other_door().try_acquire().await.unwrap().is_none());
         drop(task);
-        world.is_quiet(AT_ONCE, "a guard in a join handle").await;
+        world.is_quiet(AT_ONCE, "a guard in a dropped join handle").await;
     }
 }
 
@@ -860,7 +860,7 @@ async fn work_is_dropped_when_its_run_is_dropped() {
     // when its run is dropped, then the run drops the work and releases the lock
     drop(run);
     assert!(dropped.load(Ordering::SeqCst));
-    world.is_quiet(AT_ONCE, "a run that was dropped").await;
+    world.is_quiet(AT_ONCE, "a dropped run").await;
 }
 
 /// Drops the operation on a semaphore with two permits at each of its awaits. Both permits are

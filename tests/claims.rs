@@ -36,7 +36,7 @@ pub(crate) fn claiming(jobs: &Queue<String>) -> JoinHandle<Result<Claim<String>>
 
 /// Claims an element that is already in the queue, and reports it as done.
 async fn takes(jobs: &Queue<String>) -> String {
-    let claim = timeout(AT_ONCE, jobs.claim()).await.expect("the claim comes at once").unwrap();
+    let claim = timeout(AT_ONCE, jobs.claim()).await.expect("a worker claims at once").unwrap();
     let element = claim.value().clone();
     assert_eq!(claim.done().await.unwrap(), Release::Released);
     element
@@ -92,14 +92,14 @@ async fn pushed_and_returned_elements_wake_a_waiter_at_once() {
     let mut claims = vec![];
     for (waiter, element) in waiters.into_iter().zip(["a", "b", "c"]) {
         claims.push(
-            timeout(AT_ONCE, waiter).await.expect("the claim comes at once").unwrap().unwrap(),
+            timeout(AT_ONCE, waiter).await.expect("a worker claims at once").unwrap().unwrap(),
         );
         assert_eq!(claims.last().unwrap().value(), element, "the tasks claim in order");
     }
     sleep(secs(60)).await;
     drop(claims.pop());
     assert_eq!(
-        timeout(AT_ONCE, last).await.expect("the claim comes at once").unwrap().unwrap().value(),
+        timeout(AT_ONCE, last).await.expect("a worker claims at once").unwrap().unwrap().value(),
         "c"
     );
 }
@@ -118,7 +118,7 @@ async fn claim_of_a_hanging_worker_ends_after_max_hold() {
     let is_late = |it: &Release| matches!(it, Release::NotHeld { reason: LostReason::MaxHold, .. });
     // `done` reports the loss, and gives the element back at once.
     assert!(is_late(&second.done().await.unwrap()));
-    let next = timeout(AT_ONCE, next).await.expect("the claim comes at once").unwrap().unwrap();
+    let next = timeout(AT_ONCE, next).await.expect("a worker claims at once").unwrap().unwrap();
     assert_eq!(next.value(), "b");
     // The other element goes back when its lease ends, and then belongs to another claim.
     let next = other.claim().await.unwrap();

@@ -45,7 +45,8 @@ impl Orders {
     /// Waits until exactly one connection is in the state that `condition` describes.
     fn until_one(&self, condition: &str) {
         let count = format!("SELECT count(*) FROM pg_stat_activity WHERE {condition}");
-        eventually(condition, SOON, || self.postgres.sql(&count) == "1");
+        let what = format!("exactly one connection satisfies {condition}");
+        eventually(&what, SOON, || self.postgres.sql(&count) == "1");
     }
 }
 

@@ -227,7 +227,7 @@ impl Story {
         let url = self.tampering.url();
         // Time for two connections and one request.
         let limit = 2 * CONNECT_TIMEOUT + COMMAND_TIMEOUT;
-        let client = match self.within(limit, "connect", builder.connect(&url)).await {
+        let client = match self.within(limit, "`connect`", builder.connect(&url)).await {
             Ok(client) => client,
             Err(error) => {
                 self.keeps_the_password(&error);
@@ -246,7 +246,7 @@ impl Story {
         // A reply from the time of the faults may still be assigned to the wrong request. So the
         // first acquisitions may fail.
         let recovered = async { while lock.acquire().await.is_err() {} };
-        self.within(secs(10), "the client recovers", recovered).await;
+        self.within(secs(10), "the recovery of the client", recovered).await;
         calls + 2
     }
 
@@ -254,7 +254,7 @@ impl Story {
         let max_wait = ms(self.random.u64(1..400));
         match self.random.u8(..4) {
             0 => {
-                let guard = self.within(secs(3), "try_acquire", lock.try_acquire()).await;
+                let guard = self.within(secs(3), "`try_acquire`", lock.try_acquire()).await;
                 let guard = guard.unwrap_or_else(|error| {
                     self.keeps_the_password(&error);
                     None
@@ -263,12 +263,12 @@ impl Story {
             }
             1 | 2 => {
                 let acquired = lock.acquire_within(max_wait);
-                let guard = self.within(max_wait, "acquire_within", acquired).await;
+                let guard = self.within(max_wait, "`acquire_within`", acquired).await;
                 let guard = guard.map_err(|error| self.keeps_the_password(&error)).ok();
                 self.holds(redis, guard).await;
             }
             _ => {
-                let looked = self.within(secs(3), "holder", lock.holder()).await;
+                let looked = self.within(secs(3), "`holder`", lock.holder()).await;
                 looked.map_err(|error| self.keeps_the_password(&error)).ok();
             }
         }
@@ -282,7 +282,7 @@ impl Story {
             assert!(!count.is_nil(), "seed {}: the lock was granted, but is not held", self.seed);
         }
         if self.random.bool() {
-            let released = self.within(secs(5), "release", guard.release()).await;
+            let released = self.within(secs(5), "`release`", guard.release()).await;
             released.map_err(|error| self.keeps_the_password(&error)).ok();
         }
     }

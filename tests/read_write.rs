@@ -130,7 +130,12 @@ async fn waiting_writer_precedes_later_readers() {
         sleep(SOON).await;
         assert!(writer.is_finished() && !late.is_finished(), "same client: {same_client}");
         drop(writer.await.unwrap());
-        drop(timeout(SOON, late).await.expect("no waiter is before the late reader").unwrap());
+        drop(
+            timeout(SOON, late)
+                .await
+                .expect("the late reader acquires when all earlier waiters have released")
+                .unwrap(),
+        );
     }
 }
 
@@ -218,7 +223,7 @@ async fn reader_acquires_before_a_later_writer() {
     let writer = tokio::spawn(async move { last.acquire().await.unwrap() });
     sleep(SOON).await;
     drop(writing);
-    drop(timeout(SOON, reader).await.expect("the reader came before the last writer").unwrap());
+    drop(timeout(SOON, reader).await.expect("the reader acquires before the last writer").unwrap());
     drop(writer.await.unwrap());
 }
 
@@ -302,7 +307,7 @@ async fn next_writer_waits_until_a_downgraded_reader_has_released() {
     assert!(!next.is_finished(), "the writer waits until the reader has released");
     assert!(reading.is_held());
     let beside = there.prefer_writers(false).read().try_acquire().await.unwrap();
-    drop((reading, beside.expect("a reader may acquire beside a reader")));
+    drop((reading, beside.expect("two readers may hold the lock at once")));
     drop(timeout(SOON, next).await.expect("no reader holds the lock any more").unwrap());
 }
 

@@ -24,7 +24,7 @@ fn waiting(barrier: &Barrier) -> JoinHandle<Result<Arrived>> {
 }
 
 async fn passes(member: JoinHandle<Result<Arrived>>) -> Arrived {
-    within(SOON, "it passes", member).await.unwrap().unwrap()
+    within(SOON, "the member passes the barrier", member).await.unwrap().unwrap()
 }
 
 fn present(redis: &Redis) -> i64 {
@@ -32,7 +32,8 @@ fn present(redis: &Redis) -> i64 {
 }
 
 async fn until_present(redis: &Redis, members: i64) {
-    crate::common::comes_true("they have arrived", || present(redis) == members).await;
+    crate::common::comes_true("all expected members have arrived", || present(redis) == members)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,7 +74,7 @@ async fn arrival_whose_reply_is_lost_counts_once() {
         until_present(&redis, others).await;
         proxy.lose_reply_to("leasehold_barrier__receipt");
         let member = waiting(&by_proxy);
-        within(SOON, "the reply is lost", async {
+        within(SOON, "the proxy drops the reply", async {
             while proxy.lost_replies() < lost {
                 sleep(ms(5)).await;
             }
@@ -99,7 +100,10 @@ async fn lost_message_only_delays_a_member() {
     let member = waiting(&without_messages.barrier("phase", 2).unwrap());
     until_present(&redis, 1).await;
     barrier(&redis, 2).await.arrive_and_wait().await.unwrap();
-    within(secs(5), "it asks again", member).await.unwrap().unwrap();
+    within(secs(5), "the member passes the barrier without a notification", member)
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,15 +155,20 @@ async fn late_member_stays_inside_after_the_lease_of_the_opener() {
     let opens = Client::builder().ttl(secs(1)).connect(&redis.url()).await.unwrap();
     let opens = opens.double_barrier("phase", 2).unwrap();
     let opener = opens.enter().await.unwrap();
-    let waited = within(secs(8), "it enters", waits).await.unwrap().unwrap();
+    let waited = within(secs(8), "the waiting member enters the double barrier", waits)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(opener.is_inside() && waited.is_inside());
 }
 
 /// Lets one member of each client enter the double barrier, and returns both guards.
 async fn inside(clients: &[Client; 2], name: &str) -> [DoubleBarrierGuard; 2] {
     let [one, other] = clients.each_ref().map(|it| it.double_barrier(name, 2).unwrap());
-    let (one, other) =
-        within(SOON, "they enter", async { tokio::join!(one.enter(), other.enter()) }).await;
+    let (one, other) = within(SOON, "both members enter the double barrier", async {
+        tokio::join!(one.enter(), other.enter())
+    })
+    .await;
     [one.unwrap(), other.unwrap()]
 }
 
@@ -169,7 +178,9 @@ async fn enters_on(url: &str) {
     for _ in 0..5 {
         let [one, other] = inside(&clients, "app:inner").await;
         assert_eq!(one.arrived().generation, other.arrived().generation);
-        let left = within(SOON, "they leave", async { tokio::join!(one.leave(), other.leave()) });
+        let left = within(SOON, "both members leave the double barrier", async {
+            tokio::join!(one.leave(), other.leave())
+        });
         assert!(matches!(left.await, (Ok(Release::Released), Ok(Release::Released))));
     }
 }
@@ -188,7 +199,10 @@ async fn members_inside_are_a_sorted_set_until_the_last_member_leaves() {
     sleep(ms(200)).await;
     assert_eq!(redis.command(&["ZCARD", INSIDE]).number(), 1);
     assert_eq!(other.leave().await.unwrap(), Release::Released);
-    assert_eq!(within(SOON, "it leaves", one).await.unwrap().unwrap(), Release::Released);
+    assert_eq!(
+        within(SOON, "the first member leaves the double barrier", one).await.unwrap().unwrap(),
+        Release::Released
+    );
     assert_eq!(listener.received(), ["0"]);
     assert!(!keys(&redis).contains(&INSIDE.to_owned()));
 }
@@ -208,7 +222,13 @@ async fn member_that_died_inside_leaves_when_its_lease_ends() {
     });
     let guard = living.double_barrier("phase", 2).unwrap().enter().await.unwrap();
     dies.join().unwrap();
-    let left = within(secs(8), "it leaves without the dead one", guard.leave()).await.unwrap();
+    let left = within(
+        secs(8),
+        "the living member leaves after the lease of the dead member",
+        guard.leave(),
+    )
+    .await
+    .unwrap();
     assert_eq!(left, Release::Released);
 }
 
@@ -221,7 +241,7 @@ async fn entry_whose_reply_is_lost_counts_once() {
     let guards = inside(&clients, "phase").await;
     assert_eq!((proxy.lost_replies(), redis.command(&["ZCARD", INSIDE]).number()), (1, 2));
     let leaving = join_all(guards.map(|guard| tokio::spawn(guard.leave())));
-    let left = within(SOON, "they leave", leaving).await;
+    let left = within(SOON, "both members leave the double barrier", leaving).await;
     assert!(left.into_iter().all(|left| left.unwrap().unwrap() == Release::Released));
 }
 

@@ -79,7 +79,7 @@ async fn element_without_a_message_is_claimed_soon_at_low_cost() {
 
     let pushed = Instant::now();
     java_pushes(&redis, &["a"]);
-    comes_true("it is claimed", || !hash(&redis, CLAIMS).is_empty()).await;
+    comes_true("a worker claims the element", || !hash(&redis, CLAIMS).is_empty()).await;
     assert!(pushed.elapsed() < ms(600), "{:?}", pushed.elapsed());
     waiters.iter().for_each(JoinHandle::abort);
 }
@@ -176,8 +176,14 @@ async fn claims_outlive_a_failover_of_sentinels() {
     jobs.push_all(["a", "b"].map(str::to_owned)).await.unwrap();
     let claim = jobs.claim().await.unwrap();
     sentinels.fail_over();
-    assert_eq!(within(secs(30), "it is done", claim.done()).await.unwrap(), Release::Released);
-    let next = within(secs(30), "the next one", jobs.replicated(None).claim()).await.unwrap();
+    assert_eq!(
+        within(secs(30), "the worker reports its claim as done", claim.done()).await.unwrap(),
+        Release::Released
+    );
+    let next =
+        within(secs(30), "the worker claims the next element", jobs.replicated(None).claim())
+            .await
+            .unwrap();
     assert_eq!(next.value(), "b");
     next.done().await.unwrap().into_result().unwrap();
 }

@@ -113,7 +113,7 @@ async fn lazy_client_finds_a_cluster_that_starts_later() {
     let waits = waiter(client.lock(NAME).unwrap());
     sleep(ms(300)).await;
     nodes.iter().for_each(|node| node.resume());
-    let held = within(PATIENCE, "it enters", waits).await.unwrap().unwrap();
+    let held = within(PATIENCE, "the waiter acquires", waits).await.unwrap().unwrap();
     release_guard(held).await;
 }
 
@@ -148,7 +148,7 @@ async fn every_kind_of_object_works_in_a_cluster() {
             async move { latch.wait().await }
         });
         assert_eq!(latch.count_down().await.unwrap(), 0);
-        within(SOON, "it opens", waits).await.unwrap().unwrap();
+        within(SOON, "the waiter passes the latch", waits).await.unwrap().unwrap();
 
         let permits = client.expirable_semaphore(name("permits")).unwrap();
         assert!(permits.set_if_absent(1).await.unwrap());
@@ -261,7 +261,7 @@ async fn error_names_a_rejecting_node_and_other_nodes_keep_working() {
     for node in [missing, other_password] {
         let lock = client.lock(cluster.key_on(node, NAME)).unwrap();
         not_let_in(&lock.try_acquire().await.unwrap_err(), node);
-        not_let_in(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), node);
+        not_let_in(&within(SOON, "`acquire` fails", lock.acquire()).await.unwrap_err(), node);
         not_let_in(&lock.acquire_within(PATIENCE).await.unwrap_err(), node);
         not_let_in(&lock.holder().await.unwrap_err(), node);
     }
@@ -316,7 +316,7 @@ async fn node_that_rejects_logins_is_named_and_gets_releases_later() {
     without_user(node);
     until_left_alone(node);
     let lock = client.lock(&wanted).unwrap();
-    not_let_in(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), node);
+    not_let_in(&within(SOON, "`acquire` fails", lock.acquire()).await.unwrap_err(), node);
     for other in &cluster.nodes()[1..] {
         let name = cluster.key_on(other, NAME);
         release_guard(client.lock(name).unwrap().acquire().await.unwrap()).await;
@@ -343,10 +343,10 @@ async fn error_names_a_joining_node_that_rejects_the_client() {
     let joined = cluster.add_node();
     let moving = cluster.moving(Cluster::slot_of(NAME), &joined);
     moving.open();
-    not_let_in(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), &joined);
+    not_let_in(&within(SOON, "`acquire` fails", lock.acquire()).await.unwrap_err(), &joined);
     moving.carry_all();
     moving.close();
-    not_let_in(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), &joined);
+    not_let_in(&within(SOON, "`acquire` fails", lock.acquire()).await.unwrap_err(), &joined);
     release_guard(other.acquire().await.unwrap()).await;
     with_user(&cluster);
     release_guard(when_login_is_accepted(&lock).await).await;
@@ -567,7 +567,8 @@ async fn moved_node_is_resolved_again() {
             }
         }
     };
-    release_guard(within(PATIENCE, "it is found", found).await.unwrap()).await;
+    release_guard(within(PATIENCE, "the client acquires at the new address", found).await.unwrap())
+        .await;
     assert!(after.connections() > 0);
 }
 
@@ -587,7 +588,8 @@ async fn translation_that_calls_its_client_blocks_no_call() {
     asked.set(client.clone()).unwrap();
     let node = cluster.add_node();
     cluster.move_slot(Cluster::slot_of(NAME), &node);
-    let acquired = within(PATIENCE, "a grant", client.lock(NAME).unwrap().acquire()).await;
+    let acquired =
+        within(PATIENCE, "the client acquires", client.lock(NAME).unwrap().acquire()).await;
     release_guard(acquired.unwrap()).await;
 }
 
@@ -612,7 +614,10 @@ async fn manual_failover_loses_no_hold_and_no_waiter() {
     assert!(held.is_held() && !waits.is_finished());
     until_asleep(&replica, NAME).await;
     release_guard(held).await;
-    release_guard(within(PATIENCE, "it enters", waits).await.unwrap().unwrap()).await;
+    release_guard(
+        within(PATIENCE, "the waiter acquires at the new primary", waits).await.unwrap().unwrap(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -646,7 +651,9 @@ async fn first_grant_after(lock: Lock, promoted: Arc<Redis>) -> Duration {
         eventually("the replica is promoted", PATIENCE, is_master);
         Instant::now()
     });
-    let held = within(2 * PATIENCE, "it enters", lock.acquire()).await.unwrap();
+    let held = within(2 * PATIENCE, "the client acquires after the failover", lock.acquire())
+        .await
+        .unwrap();
     let granted = Instant::now();
     release_guard(held).await;
     let promoted = watched.await.unwrap();
@@ -862,7 +869,7 @@ impl Load {
     /// Stops the tasks. Returns the longest wait of any of them.
     async fn ends(self) -> Duration {
         self.stop.store(true, Ordering::SeqCst);
-        let all = within(PATIENCE, "all end", join_all(self.tasks)).await;
+        let all = within(PATIENCE, "all tasks end", join_all(self.tasks)).await;
         all.into_iter().map(|longest| longest.unwrap()).max().unwrap()
     }
 }
@@ -1000,7 +1007,7 @@ async fn request_waits_until_its_keys_are_on_one_node() {
     assert!(!waits.is_finished());
     moving.carry_all();
     moving.close();
-    let second = within(PATIENCE, "it enters", waits).await.unwrap().unwrap();
+    let second = within(PATIENCE, "the waiter acquires the permit", waits).await.unwrap().unwrap();
     assert_eq!(second.release().await.unwrap(), Release::Released);
     assert_eq!(taken.release().await.unwrap(), Release::Released);
     assert_eq!(pool.available().await.unwrap(), 2);
@@ -1025,7 +1032,7 @@ async fn expired_permits_are_free_after_a_slot_move() {
     sleep(ms(500)).await;
     moving.carry_all();
     moving.close();
-    let guard = within(PATIENCE, "it enters", waits).await.unwrap().unwrap();
+    let guard = within(PATIENCE, "the waiter acquires the permit", waits).await.unwrap().unwrap();
     assert_eq!(guard.release().await.unwrap(), Release::Released);
     assert_eq!(permits.available().await.unwrap(), 1);
 }
@@ -1054,7 +1061,7 @@ async fn guarded_replace_follows_a_migrating_slot() {
     let waits = replaces();
     moving.carry_all();
     moving.close();
-    within(PATIENCE, "it is written", waits).await.unwrap().unwrap();
+    within(PATIENCE, "the guarded write returns", waits).await.unwrap().unwrap();
     assert_eq!(fields(), "new 2");
     release_guard(Arc::into_inner(guard).unwrap()).await;
 }
@@ -1090,7 +1097,7 @@ async fn circular_redirects_end_with_an_error() {
     to.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &from_id]);
     let before = from.calls();
     let lock = client.lock(NAME).unwrap();
-    let failure = within(PATIENCE, "it fails", lock.try_acquire()).await.unwrap_err();
+    let failure = within(PATIENCE, "`try_acquire` fails", lock.try_acquire()).await.unwrap_err();
     assert!(failure.is_transient() && failure.to_string().contains("agree"), "{failure}");
     let asked = from.calls().since(&before).of("evalsha");
     assert_eq!(asked, 0, "the old node executed no request");
@@ -1111,7 +1118,7 @@ async fn error_names_an_unassigned_slot_and_other_slots_keep_working() {
     });
     let client = client(&cluster).await;
     let lock = client.lock(NAME).unwrap();
-    let failure = within(PATIENCE, "it fails", lock.try_acquire()).await.unwrap_err();
+    let failure = within(PATIENCE, "`try_acquire` fails", lock.try_acquire()).await.unwrap_err();
     assert!(failure.to_string().contains(&format!("slot {slot}")), "{failure}");
     release_guard(client.lock(&elsewhere).unwrap().acquire().await.unwrap()).await;
     let health = client.health().await;
@@ -1227,7 +1234,7 @@ async fn one_client_waits_for_ten_thousand_names() {
     for held in holds {
         tokio::spawn(held.release());
     }
-    let all = within(4 * PATIENCE, "all enter", join_all(waits)).await;
+    let all = within(4 * PATIENCE, "all waiters acquire", join_all(waits)).await;
     assert!(all.iter().all(|entered| entered.as_ref().unwrap().is_ok()));
 }
 
@@ -1249,7 +1256,9 @@ async fn hanging_node_causes_the_loss_of_only_its_own_holds() {
     assert!(its.len() > 300 && others.len() > 600);
     hung.pause();
     let ends = join_all(its.iter().map(|at| holds[*at].lost()));
-    let ends = within(PATIENCE, "its holds end", ends).await;
+    let ends =
+        within(PATIENCE, "the client reports the loss of all holds at the hanging node", ends)
+            .await;
     assert!(ends.iter().all(|reason| *reason == LostReason::Expired), "{ends:?}");
     assert!(its.iter().all(|at| !holds[*at].is_held()));
     assert!(others.iter().all(|at| holds[*at].is_held()), "the holds at other nodes continue");
@@ -1281,7 +1290,12 @@ async fn only_holds_of_a_slot_migrating_to_a_hanging_node_are_lost() {
 
     // when the other node hangs
     to.pause();
-    let reason = within(PATIENCE, "its hold ends", migrated.lost()).await;
+    let reason = within(
+        PATIENCE,
+        "the client reports the loss of the hold in the migrating slot",
+        migrated.lost(),
+    )
+    .await;
 
     // then only the hold in the migrating slot is lost
     assert_eq!(reason, LostReason::Expired);
@@ -1314,7 +1328,12 @@ fn cluster_client_continues_on_its_next_runtime() {
     let next = runtime();
     next.block_on(async {
         let lock = client.lock(&name).unwrap();
-        release_guard(within(PATIENCE, "it enters", lock.acquire()).await.unwrap()).await;
+        release_guard(
+            within(PATIENCE, "the client acquires on its next runtime", lock.acquire())
+                .await
+                .unwrap(),
+        )
+        .await;
     });
 }
 

@@ -169,7 +169,7 @@ impl Crowd {
 
     async fn ends(self) {
         self.stop.store(true, Ordering::SeqCst);
-        for ended in within(BOUND, "all end", join_all(self.tasks)).await {
+        for ended in within(BOUND, "all tasks end", join_all(self.tasks)).await {
             ended.unwrap();
         }
     }
@@ -200,7 +200,8 @@ async fn die_alone(cluster: &Arc<Cluster>, master: &Arc<Redis>, url: &str) -> (I
     let promoted = move || eventually("the replica is promoted", BOUND, is_master);
     spawn_blocking(promoted).await.unwrap();
     assert!(alone.elapsed() < TTL * 2 / 3, "leases must last longer than this failover");
-    let reported = within(BOUND, "its last grant is forgotten", last.lost()).await;
+    let reported =
+        within(BOUND, "the client reports the loss of the last grant", last.lost()).await;
     assert_eq!(reported, LostReason::NotOwned);
     (alone, dead)
 }

@@ -47,12 +47,12 @@ const MOST_BYTES: u64 = 16 * 1_024;
 /// The number in an environment variable, if it is set.
 fn output(variable: &str) -> Option<usize> {
     let output = env::var(variable).ok().filter(|output| !output.is_empty())?;
-    Some(output.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
+    Some(output.parse().unwrap_or_else(|_| panic!("`{variable}` is not a number")))
 }
 
 /// The memory of this process in bytes.
 fn memory() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("this is Linux");
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("the test runs on Linux");
     pages
         .split(' ')
         .nth(1)
@@ -77,7 +77,8 @@ fn locks(client: &Client, kind: &str, number: usize) -> Vec<Lock> {
 async fn acquire_all(locks: Vec<Lock>) -> Vec<LockGuard> {
     let acquired =
         iter(locks).map(|lock| async move { lock.acquire().await.expect("the lock is free") });
-    within(PATIENCE, "all are held", acquired.buffer_unordered(AT_ONCE).collect()).await
+    within(PATIENCE, "the client acquires all locks", acquired.buffer_unordered(AT_ONCE).collect())
+        .await
 }
 
 /// Waits until `count` is `all`, and prints the progress. Fails if the count does not change for
@@ -146,7 +147,7 @@ async fn wait_for(
     // sharded channels there is no queue, so there is only the channel for releases.
     let queues = !nodes[0].command(&["PUBSUB", "SHARDCHANNELS"]).is_error();
     let (all, nodes) = (if queues { 3 } else { 1 } * locks.len(), nodes.to_vec());
-    until("channels", all, move || channels(&nodes)).await;
+    until("subscribed channels", all, move || channels(&nodes)).await;
     (tasks, entered)
 }
 
@@ -172,15 +173,18 @@ async fn very_many_holds_and_waiters_leave_nothing_behind() {
     tell("holds", before, number, begun.elapsed());
     let (before, begun) = (memory(), Instant::now());
     let (mut waits, entered) = wait_for(&locks(&client, "wanted", names), number, &nodes).await;
-    tell("tasks that wait", before, number, begun.elapsed());
+    tell("waiting tasks", before, number, begun.elapsed());
 
     // then the client keeps all holds, and renews them in time
     let (stats, all) = (client.clone(), number as u64);
     let renewed = client.stats().renewals + all;
-    until("renewals to come", 0, move || {
+    until("missing renewals", 0, move || {
         let stats = stats.stats();
         assert_eq!(stats.held, all, "{stats:?}");
-        renewed.saturating_sub(stats.renewals).try_into().expect("a number of renewals that fits")
+        renewed
+            .saturating_sub(stats.renewals)
+            .try_into()
+            .expect("the number of renewals fits into `usize`")
     })
     .await;
     let stats = client.stats();
@@ -189,17 +193,17 @@ async fn very_many_holds_and_waiters_leave_nothing_behind() {
     assert!(held.iter().all(LockGuard::is_held), "{stats:?}");
     // A topology refresh may open another connection for a moment.
     let all_nodes = nodes.clone();
-    until("connections but two of each client", 0, move || left(&all_nodes, 2)).await;
+    until("connections beyond two per client and node", 0, move || left(&all_nodes, 2)).await;
 
     // and each waiter acquires when its lock is released
     let begun = Instant::now();
     let given = tokio::spawn(release_guard(others));
-    until("all have entered", number, move || entered.load(Ordering::Relaxed)).await;
+    until("waiters that have acquired", number, move || entered.load(Ordering::Relaxed)).await;
     while let Some(done) = waits.join_next().await {
         done.expect("the waiter does not panic");
     }
     given.await.expect("all locks are released");
-    println!("{number} have entered: {:?}", begun.elapsed());
+    println!("{number} waiters have acquired: {:?}", begun.elapsed());
     assert!(held.iter().all(LockGuard::is_held));
 
     // and no connection is left when the clients are dropped
@@ -207,7 +211,10 @@ async fn very_many_holds_and_waiters_leave_nothing_behind() {
     for client in [client, other] {
         assert_eq!(client.shutdown(PATIENCE).await.pending, 0);
     }
-    until("what is left", 0, move || keys(&nodes) + left(&nodes, 0) + channels(&nodes)).await;
+    until("remaining keys, connections and channels", 0, move || {
+        keys(&nodes) + left(&nodes, 0) + channels(&nodes)
+    })
+    .await;
     let tasks = Handle::current().metrics();
-    until("tasks", 0, move || tasks.num_alive_tasks()).await;
+    until("remaining tasks", 0, move || tasks.num_alive_tasks()).await;
 }

@@ -57,7 +57,9 @@ fn is_refused<T>(answer: Result<T>, wanted: u32, got: u32) {
 async fn is_free(cluster: &Cluster, name: &str) {
     let other = client(cluster).await;
     release_guard(
-        within(PATIENCE, "it is free", other.lock(name).unwrap().acquire()).await.unwrap(),
+        within(PATIENCE, "another client acquires the lock", other.lock(name).unwrap().acquire())
+            .await
+            .unwrap(),
     )
     .await;
 }
@@ -101,7 +103,8 @@ async fn stopped_replica_affects_only_grants_of_its_node() {
     }
     assert!(!waits.is_finished(), "the replica of this master is stopped");
     replica.resume();
-    let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
+    let guard =
+        within(PATIENCE, "the replica acknowledges the grant", waits).await.unwrap().unwrap();
     assert!(has(&replica, NAME));
     release_guard(guard).await;
 }
@@ -118,7 +121,9 @@ async fn concurrent_replicated_locks_share_the_requests_of_a_node() {
         let lock = lock(&client, &format!("door:{number}"), ONE);
         async move { lock.acquire().await.unwrap() }
     };
-    let guards = within(PATIENCE, "all have theirs", join_all((0..LOCKS).map(acquire))).await;
+    let guards =
+        within(PATIENCE, "the replicas acknowledge all grants", join_all((0..LOCKS).map(acquire)))
+            .await;
     for guard in &guards {
         let name = guard.name().as_str();
         assert!(has(&replica_of(&cluster, name), name));
@@ -167,7 +172,7 @@ async fn replicated_lock_needs_one_more_permission_in_a_cluster() {
     cluster.user("dumb", &["~*", "&*", "+@all", "-wait"]);
     let client = built(&cluster, Client::builder().credentials("dumb", "secret")).await;
     let refused =
-        within(SOON, "it is reported", lock(&client, NAME, ONE).acquire()).await.unwrap_err();
+        within(SOON, "`acquire` fails", lock(&client, NAME, ONE).acquire()).await.unwrap_err();
     assert!(
         matches!(&refused, Error::Forbidden { command: Some(it), .. } if it == "WAIT"),
         "{refused:?}"
@@ -205,7 +210,7 @@ async fn acknowledged_lock_survives_the_death_of_its_node() {
     let is_master = || replica.command(&["ROLE"]).list()[0].text() == "master";
     eventually("the replica is promoted", PATIENCE, is_master);
     let seen = other.lock(NAME).unwrap();
-    let busy = within(PATIENCE, "it is asked", seen.acquire_within(secs(5))).await;
+    let busy = within(PATIENCE, "`acquire_within` times out", seen.acquire_within(secs(5))).await;
     assert!(matches!(busy, Err(Error::TimedOut { .. })), "{busy:?}");
     assert_eq!(seen.holder().await.unwrap().unwrap().owner(), guard.owner());
     release_guard(guard).await;
@@ -230,9 +235,9 @@ async fn unacknowledged_grant_lost_by_a_failover_is_not_returned() {
     assert!(!has(&replica, NAME) && !waits.is_finished());
 
     replica.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
-    is_refused(within(PATIENCE, "it is reported", waits).await.unwrap(), 1, 0);
+    is_refused(within(PATIENCE, "`acquire` fails", waits).await.unwrap(), 1, 0);
     let free = client.lock(NAME).unwrap();
-    release_guard(within(PATIENCE, "it is free", free.acquire()).await.unwrap()).await;
+    release_guard(within(PATIENCE, "the client acquires", free.acquire()).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -250,7 +255,8 @@ async fn grant_is_acknowledged_by_replicas_of_the_new_primary() {
         (moved.add_replica_of(&promoted), waits)
     });
     let (added, waits) = added.await.unwrap();
-    let guard = within(PATIENCE, "two have it", waits).await.unwrap().unwrap();
+    let guard =
+        within(PATIENCE, "two replicas acknowledge the grant", waits).await.unwrap().unwrap();
     assert!(has(&master, NAME) && has(&added, NAME));
     release_guard(guard).await;
 }
@@ -269,7 +275,10 @@ async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {
     let waits = granted_at(&from, lock(&client, NAME, ONE)).await;
     let moved = Arc::clone(&cluster);
     spawn_blocking(move || moved.move_slot(Cluster::slot_of(NAME), &to)).await.unwrap();
-    let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
+    let guard = within(PATIENCE, "the replica of the new node acknowledges the grant", waits)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(has(&of_to, NAME));
     release_guard(guard).await;
 }
@@ -289,7 +298,7 @@ async fn replicas_of_a_node_that_has_lost_the_slot_do_not_count() {
     spawn_blocking(move || moved.move_slot(Cluster::slot_of(NAME), &to)).await.unwrap();
     of_from.start_again();
     of_from.catch_up_with(&from);
-    is_refused(within(PATIENCE, "it is reported", waits).await.unwrap(), 1, 0);
+    is_refused(within(PATIENCE, "`acquire` fails", waits).await.unwrap(), 1, 0);
     of_to.start_again();
     is_free(&cluster, NAME).await;
 }
@@ -338,7 +347,8 @@ async fn replicas_are_counted_again_for_a_permit_in_a_migrating_slot() {
     let asked_again = || master.calls().since(&before).of("wait") > 1;
     eventually("the client sends WAIT again", PATIENCE, asked_again);
     let _second = cluster.add_replica_of(&master);
-    let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
+    let guard =
+        within(PATIENCE, "two replicas acknowledge the permit", waits).await.unwrap().unwrap();
     assert_eq!(permits.acquired().await.unwrap(), 1);
     moving.call_off();
     assert_eq!(guard.release().await.unwrap(), Release::Released);

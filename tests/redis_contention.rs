@@ -27,7 +27,9 @@ fn door(client: &Client) -> Lock {
 /// entry.
 fn until_it_queues(redis: &Redis, client: &Client, name: &str) {
     for channel in [channel(name), queuers(name), turns_of(client, name)] {
-        eventually(&format!("it hears {channel}"), SOON, || subscribers(redis, &channel) == 1);
+        eventually(&format!("the client is subscribed to {channel}"), SOON, || {
+            subscribers(redis, &channel) == 1
+        });
     }
     until_places(redis, name, 1);
 }
@@ -54,7 +56,7 @@ async fn waiter_queues_again_after_a_long_outage() {
 
     // then both acquire when the server is reachable again
     for waiting in crowd {
-        within(SOON, "both enter", waiting).await.unwrap();
+        within(SOON, "both waiters acquire", waiting).await.unwrap();
     }
 
     // and the client queues for this name and for any other, as before the outage
@@ -67,7 +69,7 @@ async fn waiter_queues_again_after_a_long_outage() {
     }
     let chain = Chain::of(&redis, "door", HOLD).await;
     let took = entry(door(&client), secs(2)).await;
-    println!("after an outage it enters within {took:?}, {} in all", chain.granted());
+    println!("after the outage: acquired in {took:?}; {} grants in all", chain.granted());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,7 +92,7 @@ async fn subscription_is_retried_when_a_busy_server_recovers() {
     until_it_queues(&redis, &client, "door");
     release_by_hand(&redis, "door");
     for waiting in crowd {
-        within(SOON, "both enter", waiting).await.unwrap();
+        within(SOON, "both waiters acquire", waiting).await.unwrap();
     }
     // and messages also wake the client for names that it waits for later
     hold_by_hand(&redis, "window", "java:1", secs(120));
@@ -110,7 +112,10 @@ async fn client_without_queue_permission_waits_like_redisson() {
         for _ in 0..3 {
             let before = chain.granted();
             let took = entry(door(&client), secs(5)).await;
-            println!("{user}: in after {took:?} and {} others", chain.granted() - before);
+            println!(
+                "{user}: acquired after {took:?} and {} other grants",
+                chain.granted() - before
+            );
         }
     }
 }
@@ -124,7 +129,7 @@ async fn lost_permission_affects_one_name() {
     let ours = ["~door", "~leasehold_lock__queue:{door}", "~leasehold_lock__yield:{door}"];
     let less = [&["ACL", "SETUSER", "some", "resetkeys"][..], &ours].concat();
     assert_eq!(redis.command(&less).text(), "OK");
-    within(SOON, "it is lost", guard.lost()).await;
+    within(SOON, "the client reports the loss", guard.lost()).await;
     let release = guard.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { holder: None, .. }), "{release:?}");
     let refused = client.lock("theirs").unwrap().try_acquire().await;
@@ -138,7 +143,7 @@ async fn lost_permission_affects_one_name() {
     release_guard(entered(waiting).await).await;
     let chain = Chain::of(&redis, "door", HOLD).await;
     let took = entry(door(&client), secs(2)).await;
-    println!("in after {took:?}, {} in all", chain.granted());
+    println!("acquired after {took:?}; {} grants in all", chain.granted());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,7 +195,7 @@ async fn client_without_all_queue_channels_hides_no_redisson_waiter() {
         let before = chain.granted();
         sleep(secs(4)).await;
         let (received, passed) = (java.received().len(), chain.granted() - before);
-        println!("{channels:?}: a Redisson hears of {received} releases, of {passed}");
+        println!("{channels:?}: a Redisson client receives {received} of {passed} releases");
         assert!(received >= 10, "{received} of {passed}");
     }
 }
@@ -209,7 +214,10 @@ async fn polling_waiter_acquires_behind_holds_with_any_lease() {
         for _ in 0..3 {
             let before = chain.granted();
             let took = entry(door(&poller).wait_strategy(POLLING), bound).await;
-            println!("fixed {fixed}: in after {took:?} and {} others", chain.granted() - before);
+            println!(
+                "fixed {fixed}: acquired after {took:?} and {} other grants",
+                chain.granted() - before
+            );
         }
     }
 }
@@ -288,7 +296,10 @@ async fn queue_entry_is_removed_however_its_waiter_ends() {
         until_places(&redis, "door", 1);
         waiting
     };
-    let gone = |how: &str| eventually(how, SOON, || !keys(&redis).contains(&queue("door")));
+    let gone = |end: &str| {
+        let what = format!("the queue entry is removed after {end}");
+        eventually(&what, SOON, || !keys(&redis).contains(&queue("door")));
+    };
 
     // The waiter acquires by a request, without a notification.
     for lock in [door(&client), door(&client).lease(secs(20))] {
@@ -296,24 +307,24 @@ async fn queue_entry_is_removed_however_its_waiter_ends() {
         redis.command(&["DEL", "door"]);
         let guard = entered(waiting).await;
         assert_eq!(places(&redis, "door"), 0);
-        gone("granted");
+        gone("a grant");
         release_guard(guard).await;
     }
     // The waiter is dropped, or times out.
     let waiting = queued(door(&client));
     waiting.abort();
-    gone("aborted");
+    gone("an abort of the waiting task");
     let lock = door(&client);
     let max_wait = tokio::spawn(async move { lock.acquire_within(ms(1_500)).await });
     until_places(&redis, "door", 1);
     assert!(max_wait.await.unwrap().is_err());
-    gone("out of patience");
+    gone("a timeout of the waiter");
 
     // The client of the waiter is shut down.
     let waiting = queued(door(&client));
     client.shutdown(secs(1)).await;
     assert!(waiting.await.unwrap().is_err());
-    gone("shut down");
+    gone("a shutdown of the client");
 }
 
 // Waiters that send no request.
@@ -335,8 +346,11 @@ async fn unpolled_future_blocks_processes_less_than_a_second() {
         let released = Instant::now();
         release_guard(guard).await;
         // The timer of the waiter would send its second request after more than these two seconds.
-        let guard = within(secs(2), "another process enters", waiting).await.unwrap().unwrap();
-        println!("after {:?}", released.elapsed());
+        let guard = within(secs(2), "the waiter of another process acquires", waiting)
+            .await
+            .unwrap()
+            .unwrap();
+        println!("acquired {:?} after the release", released.elapsed());
         release_guard(guard).await;
         drop(idle);
         eventually("the lock is free", SOON, || !keys(&redis).contains(&"door".to_owned()));
@@ -368,9 +382,9 @@ async fn queue_entry_of_an_unpolled_future_blocks_less_than_a_second() {
         sleep(ms(300)).await;
         let released = Instant::now();
         release_guard(guard).await;
-        let guard = within(secs(5), "it enters", behind).await.unwrap().unwrap();
+        let guard = within(secs(5), "the waiter acquires", behind).await.unwrap().unwrap();
         let took = released.elapsed();
-        println!("after {took:?}");
+        println!("acquired {took:?} after the release");
         assert!(took < secs(1), "{took:?}");
         release_guard(guard).await;
         drop(idle);
@@ -404,9 +418,12 @@ async fn behind_paused(paused: usize, waited: Duration) -> Duration {
 
     let released = Instant::now();
     release_guard(guard).await;
-    let guard = within(secs(20), "it enters", waiting).await.unwrap().unwrap();
+    let guard = within(secs(20), "the waiter behind the paused processes acquires", waiting)
+        .await
+        .unwrap()
+        .unwrap();
     let took = released.elapsed();
-    println!("behind {paused} that are stopped, after {waited:?}: {took:?}");
+    println!("behind {paused} paused processes, after a wait of {waited:?}: {took:?}");
     release_guard(guard).await;
     took
 }

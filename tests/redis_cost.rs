@@ -327,7 +327,7 @@ async fn thousand_local_waiters_cost_few_commands() {
     // when the lock is released
     t.redis.command(&["DEL", "door"]);
     t.redis.command(&["PUBLISH", &channel("door"), "0"]);
-    let entered = within(secs(60), "all enter", join_all(crowd)).await;
+    let entered = within(secs(60), "all waiters acquire", join_all(crowd)).await;
     entered.into_iter().for_each(Result::unwrap);
 
     // then the tasks handed the lock off among themselves. The client released the lock after each
@@ -459,7 +459,7 @@ async fn acquire_in_turn(clients: &[Client], rounds: usize) -> u64 {
     });
     let mut long = 0;
     for task in tasks.collect::<Vec<_>>() {
-        long += within(secs(300), "all have had their turns", task).await.unwrap();
+        long += within(secs(300), "all tasks finish their rounds", task).await.unwrap();
     }
     long
 }
@@ -478,14 +478,15 @@ async fn hand_off_sends_no_command() {
             tokio::spawn(async move { release_guard(lock.acquire().await.unwrap()).await })
         })
         .collect();
-    comes_true("all wait", || t.client.stats().waiting == 100).await;
-    comes_true("one listens", || subscribers(&t.redis, &channel("door")) == 1).await;
+    comes_true("all tasks wait for the lock", || t.client.stats().waiting == 100).await;
+    comes_true("one connection is subscribed", || subscribers(&t.redis, &channel("door")) == 1)
+        .await;
 
     // when all of these tasks hold the lock, one after the other
     let (sent, _) = t
         .sent_during(async {
             release_guard(guard).await;
-            within(SOON, "all enter", join_all(crowd)).await
+            within(SOON, "all waiters acquire", join_all(crowd)).await
         })
         .await;
 

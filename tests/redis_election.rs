@@ -29,7 +29,7 @@ fn campaigning(election: &Election, value: &str) -> JoinHandle<Result<Leadership
 }
 
 async fn wins(candidate: JoinHandle<Result<Leadership>>) -> Leadership {
-    within(SOON, "it leads", candidate).await.unwrap().unwrap()
+    within(SOON, "the candidate becomes the leader", candidate).await.unwrap().unwrap()
 }
 
 async fn steps_down(leadership: Leadership) {
@@ -81,7 +81,8 @@ async fn redisson_holder_leads_without_a_value() {
     let mut observer = election.observe().unwrap();
     assert_eq!(observer.next().await.unwrap(), None);
     hold_by_hand(&redis, "scheduler", "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42", secs(30));
-    let java = within(SOON, "it sees the holder", observer.next()).await.unwrap().unwrap();
+    let java =
+        within(SOON, "the observer reports the holder", observer.next()).await.unwrap().unwrap();
     assert_eq!((java.value(), java.term(), java.since()), (None, None, None));
     assert!(java.owner().as_str().ends_with(":42") && java.remaining().is_some());
 
@@ -91,7 +92,8 @@ async fn redisson_holder_leads_without_a_value() {
     let leadership = wins(candidate).await;
     let mut leader = observer.next().await.unwrap();
     while leader.as_ref().is_none_or(|it| it.value().is_none()) {
-        leader = within(SOON, "it sees the next leader", observer.next()).await.unwrap();
+        leader =
+            within(SOON, "the observer reports the next leader", observer.next()).await.unwrap();
     }
     assert_eq!(leader.unwrap().owner(), leadership.owner());
 }
@@ -142,7 +144,8 @@ async fn waiting_candidate_leads_within_the_lease_after_a_crash() {
     assert_eq!(observer.next().await.unwrap(), None);
     dies_as_leader(&redis.url(), TTL);
     let start = Instant::now();
-    let dead = within(SOON, "it sees the leader", observer.next()).await.unwrap().unwrap();
+    let dead =
+        within(SOON, "the observer reports the leader", observer.next()).await.unwrap().unwrap();
     assert_eq!(dead.value(), Some("dead"));
     let candidate = campaigning(&one, "standby");
     let leadership = wins(candidate).await;
@@ -152,7 +155,7 @@ async fn waiting_candidate_leads_within_the_lease_after_a_crash() {
     assert!(leadership.term() > dead.term().unwrap());
     let mut seen = observer.next().await.unwrap();
     while seen.as_ref().is_none_or(|it| it.value() != Some("standby")) {
-        seen = within(SOON, "it sees the standby", observer.next()).await.unwrap();
+        seen = within(SOON, "the observer reports the standby", observer.next()).await.unwrap();
     }
 }
 
@@ -203,7 +206,8 @@ async fn proclamation_whose_reply_is_lost_is_repeated() {
         let done = leadership.proclaim("two").await;
         (done, leadership)
     });
-    let (done, leadership) = within(SOON, "it is repeated", proclaimed).await.unwrap();
+    let (done, leadership) =
+        within(SOON, "the client retries `proclaim`", proclaimed).await.unwrap();
     done.unwrap();
     assert_eq!(proxy.lost_replies(), 1);
     assert_eq!(election.leader().await.unwrap().unwrap().value(), Some("two"));
@@ -220,14 +224,16 @@ async fn leads_on(url: &str) {
     let candidate = campaigning(&other, "other");
     let mut seen = observer.next().await.unwrap();
     while seen.as_ref().is_none_or(|it| it.value() != Some("one")) {
-        seen = within(SOON, "it sees the first", observer.next()).await.unwrap();
+        seen =
+            within(SOON, "the observer reports the first leader", observer.next()).await.unwrap();
     }
     let term = first.term();
     steps_down(first).await;
     let second = wins(candidate).await;
     assert!(second.term() > term);
     while seen.as_ref().is_none_or(|it| it.value() != Some("other")) {
-        seen = within(SOON, "it sees the second", observer.next()).await.unwrap();
+        seen =
+            within(SOON, "the observer reports the second leader", observer.next()).await.unwrap();
     }
     steps_down(second).await;
 }

@@ -47,7 +47,7 @@ async fn cost_of_a_hand_over(number: usize) -> f64 {
     sleep(ms(300)).await;
     let monitor = redis.monitor();
     release_guard(guard).await;
-    within(SOON, "all have it", join_all(tasks)).await;
+    within(SOON, "all waiters acquire", join_all(tasks)).await;
     let lines = monitor.stop();
     let sent = lines.iter().filter(|line| !line.contains(" lua] ")).count();
     assert!(keys(&redis).is_empty(), "{:?}", keys(&redis));

@@ -34,7 +34,7 @@ async fn enters(
     let (mut longest, mut all, before) = (ms(0), ms(0), chain.granted());
     for _ in 0..times {
         let began = Instant::now();
-        within(bound, who, enter()).await;
+        within(bound, &format!("{who} acquires"), enter()).await;
         (longest, all) = (longest.max(began.elapsed()), all + began.elapsed());
         // During this pause, the keys of this round expire, so that they do not help the next
         // round.
@@ -42,7 +42,7 @@ async fn enters(
     }
     let others = chain.granted() - before;
     println!(
-        "{who}: {:?} on average, {longest:?} at most, bound {bound:?}; {others} to others",
+        "{who}: {:?} on average, {longest:?} at most, bound {bound:?}; {others} grants to others",
         all / times
     );
 }
@@ -152,7 +152,7 @@ async fn subscribed_redisson_client_acquires_in_a_yield_window() {
         let redis = std::sync::Arc::clone(&shared);
         spawn_blocking(move || as_redisson(&redis)).await.unwrap();
     };
-    enters(&chain, "a Redisson", 10, bound, enter).await;
+    enters(&chain, "a Redisson client", 10, bound, enter).await;
 }
 
 /// Starts a task of its own that acquires the lock repeatedly, and holds it for `hold` each time.
@@ -182,8 +182,18 @@ async fn redisson_client_acquires_while_another_client_reacquires() {
     for _ in 0..10 {
         let (before, began) = (busy.stats().granted, Instant::now());
         let other = std::sync::Arc::clone(&redis);
-        within(secs(10), "it enters", spawn_blocking(move || as_redisson(&other))).await.unwrap();
-        println!("behind one: {:?}, {} to it", began.elapsed(), busy.stats().granted - before);
+        within(
+            secs(10),
+            "the Redisson client acquires",
+            spawn_blocking(move || as_redisson(&other)),
+        )
+        .await
+        .unwrap();
+        println!(
+            "acquired after {:?} and {} grants to the other client",
+            began.elapsed(),
+            busy.stats().granted - before
+        );
         sleep(ms(100)).await;
     }
     task.abort();
@@ -199,7 +209,7 @@ async fn client_that_reacquires_starves_no_polling_waiter() {
         let task = reacquires_at_once(&busy, hold);
         for _ in 0..3 {
             let took = entry(door(&poller).wait_strategy(POLLING), bound).await;
-            println!("polls behind one that holds for {hold:?}: {took:?}");
+            println!("polling waiter, other holds of {hold:?}: acquired after {took:?}");
         }
         task.abort();
     }
@@ -223,7 +233,7 @@ async fn busy_polling_client_acquires_in_a_yield_window() {
         };
         spawn_blocking(spin).await.unwrap();
     };
-    enters(&chain, "a spinner each 100 ms", 3, bound, enter).await;
+    enters(&chain, "a client that polls every 100 ms", 3, bound, enter).await;
 }
 
 // Several runtimes.
@@ -289,16 +299,21 @@ fn waiters_continue_when_the_runtime_of_a_holder_ends() {
     let began = Instant::now();
     second.block_on(async {
         let behind = async {
-            let guard = within(secs(8), "another process enters", behind).await.unwrap().unwrap();
-            println!("another process, after {:?}", began.elapsed());
+            let guard = within(secs(8), "the waiter of another process acquires", behind)
+                .await
+                .unwrap()
+                .unwrap();
+            println!("the waiter of another process acquired after {:?}", began.elapsed());
             sleep(secs(4)).await;
             assert!(guard.is_held());
             release_guard(guard).await;
         };
         let same = async {
-            let guard =
-                within(secs(8), "the other runtime enters", waiting).await.unwrap().unwrap();
-            println!("the other runtime, after {:?}", began.elapsed());
+            let guard = within(secs(8), "the waiter of the other runtime acquires", waiting)
+                .await
+                .unwrap()
+                .unwrap();
+            println!("the waiter of the other runtime acquired after {:?}", began.elapsed());
             assert!(timeout(secs(4), guard.lost()).await.is_err(), "the lease is renewed");
             release_guard(guard).await;
         };

@@ -143,7 +143,8 @@ async fn hold_is_lost_when_the_server_hangs_beyond_the_lease() {
     redis.pause();
 
     // The server still hangs, so only the local deadline can have reported the loss.
-    let reason = within(secs(6), "the local deadline", guard.lost()).await;
+    let reason =
+        within(secs(6), "the client reports the loss at the local deadline", guard.lost()).await;
     let results = start.elapsed();
     assert_eq!(reason, LostReason::Expired);
     assert!(results >= ms(2_900) && results < secs(5), "{results:?}");
@@ -162,13 +163,16 @@ async fn cut_off_holder_learns_its_loss_at_its_local_deadline() {
     let lock = other.lock("door").unwrap();
     let entering = waiter(lock);
 
-    assert_eq!(within(SOON, "it is reported", guard.lost()).await, LostReason::Expired);
+    assert_eq!(
+        within(SOON, "the client reports the loss", guard.lost()).await,
+        LostReason::Expired
+    );
     let entered = entered(entering).await;
 
     // and when the network works again, the late release does not affect the hold of the other
     // client
     proxy.black_hole(false);
-    let release = within(secs(10), "an answer", guard.release()).await.unwrap();
+    let release = within(secs(10), "`release` returns", guard.release()).await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     release_guard(entered).await;
 }
@@ -210,7 +214,7 @@ where
         async move {
             let (client, _proxy, _redis) = silent(silence).await;
             let start = Instant::now();
-            let error = within(secs(20), "it returns", ask(client.lock("door").unwrap())).await;
+            let error = within(secs(20), "the call fails", ask(client.lock("door").unwrap())).await;
             let late = start.elapsed().saturating_sub(limit);
             assert!(matches!(error, Error::Unavailable { .. }), "{silence:?}: {error:?}");
             assert!(late < secs(1), "{silence:?}: {late:?} after its deadline");
@@ -251,7 +255,7 @@ async fn long_command_timeout_delays_no_try_acquire_or_check() {
         [acquired.unwrap_err(), holder.unwrap_err(), held_by.unwrap_err()]
     };
     // The limit of the call is three seconds. The two other seconds are for a busy machine.
-    for error in within(secs(5), "they return", answers).await {
+    for error in within(secs(5), "all three calls return", answers).await {
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     }
 }
@@ -267,7 +271,12 @@ async fn silent_connection_is_replaced() {
 
     // when replies arrive again, then the client has opened a new connection for its requests
     proxy.swallow_replies(false);
-    let guard = within(SOON, "it is granted", client.lock("door").unwrap().acquire()).await;
+    let guard = within(
+        SOON,
+        "the client acquires on a new connection",
+        client.lock("door").unwrap().acquire(),
+    )
+    .await;
     release_guard(guard.unwrap()).await;
     assert!(client.stats().reconnects > 0);
 }
@@ -281,7 +290,7 @@ async fn unanswered_release_returns_after_five_seconds_and_retries() {
     redis.pause();
 
     let start = Instant::now();
-    let error = within(secs(10), "it returns", guard.release()).await.unwrap_err();
+    let error = within(secs(10), "`release` fails", guard.release()).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(start.elapsed() < secs(7), "{:?}", start.elapsed());
 
@@ -352,7 +361,7 @@ async fn waiter_continues_after_rejected_writes() {
 
     let start = Instant::now();
     redis.command(&["CLIENT", "PAUSE", "1500", "WRITE"]);
-    let entered = within(SOON, "it is granted", client.lock("door").unwrap().acquire()).await;
+    let entered = within(SOON, "the client acquires", client.lock("door").unwrap().acquire()).await;
 
     assert!(start.elapsed() >= secs(1), "{:?}", start.elapsed());
     let entered = entered.unwrap();
@@ -480,8 +489,10 @@ async fn error_names_a_key_of_another_type_and_keeps_it_unchanged() {
         let java = Owner::new("java:1").unwrap();
         for error in [
             lock.try_acquire().await.unwrap_err(),
-            within(SOON, "a no", lock.acquire()).await.unwrap_err(),
-            within(SOON, "a no", lock.acquire_within(secs(60))).await.unwrap_err(),
+            within(SOON, "`acquire` fails", lock.acquire()).await.unwrap_err(),
+            within(SOON, "`acquire_within` fails", lock.acquire_within(secs(60)))
+                .await
+                .unwrap_err(),
             lock.force_release().await.unwrap_err(),
             lock.holder().await.unwrap_err(),
             lock.is_locked().await.unwrap_err(),
@@ -519,7 +530,7 @@ async fn overwritten_hold_is_lost_and_the_new_value_stays() {
     let guard = client.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
     redis.command(&["SET", "door", "x"]);
 
-    let reason = within(SOON, "it is reported", guard.lost()).await;
+    let reason = within(SOON, "the client reports the loss", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     drop(guard);
     sleep(ms(300)).await;
@@ -537,12 +548,13 @@ async fn newly_required_password_is_reported_until_it_is_removed() {
     admin.command(&["CLIENT", "KILL", "TYPE", "normal"]);
 
     // then the error names the cause
-    let error = within(SOON, "a no", lock.acquire_within(secs(3))).await.unwrap_err();
+    let error =
+        within(SOON, "`acquire_within` fails", lock.acquire_within(secs(3))).await.unwrap_err();
     assert!(error.to_string().contains("NOAUTH"), "{error:?}");
 
     // and when the server requires no password any more, the client continues
     admin.command(&["CONFIG", "SET", "requirepass", ""]);
-    let guard = within(SOON, "it is granted", lock.acquire()).await;
+    let guard = within(SOON, "the client acquires", lock.acquire()).await;
     release_guard(guard.unwrap()).await;
 }
 
@@ -564,8 +576,8 @@ async fn error_for_a_missing_key_permission_names_code_and_key() {
     let java = Owner::new("java:1").unwrap();
     for error in [
         theirs.try_acquire().await.unwrap_err(),
-        within(SOON, "a no", theirs.acquire()).await.unwrap_err(),
-        within(SOON, "a no", theirs.acquire_within(secs(60))).await.unwrap_err(),
+        within(SOON, "`acquire` fails", theirs.acquire()).await.unwrap_err(),
+        within(SOON, "`acquire_within` fails", theirs.acquire_within(secs(60))).await.unwrap_err(),
         theirs.holder().await.unwrap_err(),
         theirs.held_by(&java).await.unwrap_err(),
         theirs.force_release().await.unwrap_err(),
@@ -589,7 +601,7 @@ async fn revoked_permission_affects_only_its_lock() {
     redis.command(&["ACL", "SETUSER", "limited", "resetkeys", "~ours"]);
 
     // then `theirs` is lost when its lease ends, and the client still renews `ours`
-    let reason = within(SOON, "the lease ends", theirs.lost()).await;
+    let reason = within(SOON, "the client reports the loss of `theirs`", theirs.lost()).await;
     assert_eq!(reason, LostReason::Expired);
     sleep(secs(1)).await;
     assert!(ours.is_held());
@@ -602,7 +614,7 @@ async fn user_without_eval_gets_the_error_text_of_the_server() {
     let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-@scripting"]).await;
     let lock = client.lock("door").unwrap();
     refused(&lock.try_acquire().await.unwrap_err(), "NOPERM");
-    refused(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), "NOPERM");
+    refused(&within(SOON, "`acquire` fails", lock.acquire()).await.unwrap_err(), "NOPERM");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -690,7 +702,7 @@ async fn user_without_the_channel_can_lock_and_release() {
     until_subscribed(&redis, &channel("door"));
 
     // when the holder releases
-    let released = within(secs(10), "an answer", guard.release()).await;
+    let released = within(secs(10), "`release` returns", guard.release()).await;
 
     // then the lock is free, `release` returns `Released`, and the waiter acquires by its timer
     assert!(matches!(released, Ok(Release::Released)), "{released:?}");
@@ -708,7 +720,7 @@ async fn full_server_refuses_new_locks_and_keeps_old_ones() {
     // then a new lock is rejected
     let lock = client.lock("door").unwrap();
     refused(&lock.try_acquire().await.unwrap_err(), "OOM");
-    refused(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), "OOM");
+    refused(&within(SOON, "`acquire` fails", lock.acquire()).await.unwrap_err(), "OOM");
     assert!(!lock.is_locked().await.unwrap());
 
     // and the held lock cannot be reentered
@@ -806,7 +818,12 @@ async fn resumed_process_knows_that_its_lease_ended() {
     holder.pause();
 
     // when another client acquires meanwhile
-    let guard = within(SOON, "the lease ends", client.lock("door").unwrap().acquire()).await;
+    let guard = within(
+        SOON,
+        "the client acquires when the lease of the paused process ends",
+        client.lock("door").unwrap().acquire(),
+    )
+    .await;
     let guard = guard.unwrap();
     let ours = hash(&redis, "door");
     holder.resume();
@@ -869,7 +886,8 @@ fn lock_of_a_dead_runtime_is_free_when_its_lease_ends() {
 
     runtime().block_on(async {
         let lock = client(&redis).await.lock("door").unwrap();
-        let entered = within(SOON, "the lease ends", lock.acquire()).await.unwrap();
+        let entered =
+            within(SOON, "the client acquires when the lease ends", lock.acquire()).await.unwrap();
         assert!(!guard.is_held());
         release_guard(entered).await;
     });
@@ -886,7 +904,7 @@ async fn holder_notices_a_forced_release_within_a_renewal() {
     assert!(other.lock("door").unwrap().force_release().await.unwrap());
 
     // The client renews every second. The two other seconds are for a busy machine.
-    let reason = within(secs(3), "the next renewal", guard.lost()).await;
+    let reason = within(secs(3), "the next renewal reports the loss", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     assert!(!guard.is_held());
     assert_eq!(one.stats().lost_not_owned, 1);
@@ -905,7 +923,7 @@ async fn forced_release_is_reported_at_once_to_a_waiting_process() {
 
     assert!(other.lock("door").unwrap().force_release().await.unwrap());
 
-    let reason = within(SOON, "it is reported", guard.lost()).await;
+    let reason = within(SOON, "the client reports the loss", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     release_guard(entered(waiting).await).await;
 }
@@ -916,7 +934,8 @@ async fn revoked_fixed_lease_is_notified_before_its_end() {
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().lease(secs(30)).acquire().await.unwrap();
     assert!(other.lock("door").unwrap().force_release().await.unwrap());
-    let reason = within(secs(15), "the next look", guard.lost()).await;
+    let reason =
+        within(secs(15), "the next check of the hold reports the loss", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
 }
 
@@ -991,7 +1010,7 @@ async fn shutdown_releases_holds_and_fails_waiters() {
     until_subscribed(&redis, &channel("window"));
 
     // when the client is shut down
-    let shutdown = within(SOON, "it ends", one.shutdown(secs(2))).await;
+    let shutdown = within(SOON, "`shutdown` returns", one.shutdown(secs(2))).await;
 
     // then its lock is free, its guard reports the loss, and its waiter has failed
     assert_eq!((shutdown.revoked, shutdown.pending), (1, 0));
@@ -1010,7 +1029,7 @@ async fn shutdown_ends_in_time_when_the_server_hangs() {
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
     redis.pause();
     let start = Instant::now();
-    let shutdown = within(SOON, "it ends", client.shutdown(secs(1))).await;
+    let shutdown = within(SOON, "`shutdown` returns", client.shutdown(secs(1))).await;
     assert!(start.elapsed() < secs(2), "{:?}", start.elapsed());
     assert_eq!((shutdown.revoked, shutdown.pending), (1, 1));
     assert!(!guard.is_held());

@@ -186,7 +186,10 @@ async fn lost_hold_writes_nothing_and_reports_its_loss_at_once() {
         };
         assert_lost(late, LostReason::NotOwned);
         assert!(!guard.is_held(), "{way}");
-        assert_eq!(within(SOON, "it is reported", guard.lost()).await, LostReason::NotOwned);
+        assert_eq!(
+            within(SOON, "the client reports the loss", guard.lost()).await,
+            LostReason::NotOwned
+        );
         assert_eq!(data(&redis).unwrap(), "in time", "{way}");
 
         // and the client sends no further write, because it knows the loss
@@ -215,12 +218,18 @@ async fn late_write_under_another_holder_changes_nothing() {
     });
 
     // when another client has acquired and written before the request arrives
-    let next = within(SOON, "the lease ends", other.lock("door").unwrap().acquire()).await.unwrap();
+    let next = within(
+        SOON,
+        "the other client acquires when the lease ends",
+        other.lock("door").unwrap().acquire(),
+    )
+    .await
+    .unwrap();
     next.write(set("the next one's")).await.unwrap();
     assert!(!writing.is_finished());
     let before = redis.calls();
     proxy.black_hole(false);
-    let (_guard, written) = within(SOON, "it is answered", writing).await.unwrap();
+    let (_guard, written) = within(SOON, "the late write returns", writing).await.unwrap();
 
     // then the server executed the request, but the request wrote nothing
     assert_lost(written, LostReason::Expired);
@@ -242,7 +251,7 @@ async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
     guard.eval(count.clone()).await.unwrap();
     proxy.lose_reply_to("count");
     let before = redis.calls();
-    let counted = within(SOON, "it is reported", guard.eval(count)).await;
+    let counted = within(SOON, "`eval` fails", guard.eval(count)).await;
     assert!(matches!(counted, Err(Error::Unavailable { .. })), "{counted:?}");
     assert_eq!(proxy.lost_replies(), 1);
     eventually("the client has connected again", SOON, || client.stats().reconnects == 1);
@@ -305,7 +314,7 @@ async fn guarded_write_that_arrives_after_its_hold_changes_nothing() {
     proxy.black_hole(false);
     let is_it = |line: &String| line.contains(r#""EVALSHA""#) && line.contains("late");
     eventually("the server receives the write", SOON, || monitor.lines().iter().any(is_it));
-    within(SOON, "it is reported", guard.lost()).await;
+    within(SOON, "the client reports the loss", guard.lost()).await;
     assert_eq!(data(&redis), None);
 }
 

@@ -36,7 +36,9 @@ fn over(log: &Log, words: &str) -> usize {
 async fn is_found_and_logged_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard) -> bool) {
     let (log, _logged) = Log::begin();
     let client = Client::connect(url).await.unwrap();
-    let health = healed(&client, PATIENCE, "it is found", |health| has(health, &is_it)).await;
+    let health =
+        healed(&client, PATIENCE, "`health` reports the hazard", |health| has(health, &is_it))
+            .await;
     let found = health.findings.iter().find(|it| is_it(&it.hazard)).unwrap();
     let (text, remedy) = (found.hazard.to_string(), found.hazard.remedy());
     let words: Vec<_> = text.split(|it: char| it.is_ascii_digit()).collect();
@@ -48,7 +50,13 @@ async fn is_found_and_logged_once(url: &str, redis: &Redis, is_it: impl Fn(&Haza
     let is_back = |health: &Health| {
         health.commands_up && client.stats().reconnects > 0 && has(health, &is_it)
     };
-    healed(&client, PATIENCE, "it is back", is_back).await;
+    healed(
+        &client,
+        PATIENCE,
+        "the client has reconnected and `health` reports the hazard",
+        is_back,
+    )
+    .await;
     assert_eq!(warned(&log, words), 1, "{}", log.text());
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
@@ -91,7 +99,7 @@ async fn unprotected_primary_is_found_and_logged_once() {
     assert_eq!(client.health().await.findings, []);
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     replica.promote();
-    healed(&client, PATIENCE, "it has none", |health| health.findings.is_empty()).await;
+    healed(&client, PATIENCE, "`health` has no finding", |health| health.findings.is_empty()).await;
 }
 
 /// A server without free memory rejects every lock. Former bug: the health check returned that the
@@ -143,7 +151,7 @@ async fn temporary_hazard_is_logged_as_resolved_without_health_check() {
     let before = [&evicts, &well].map(|redis| redis.calls());
 
     refuses.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-    within(PATIENCE, "it is reported", async {
+    within(PATIENCE, "the client logs the end of the hazard", async {
         while over(&log, "NOREPLICAS") == 0 {
             sleep(ms(50)).await;
         }
@@ -166,14 +174,23 @@ async fn primary_without_replicas_is_found_and_logged_each_time() {
     for url in [redis.url(), several] {
         let is_it = |it: &Hazard| *it == Hazard::NoReplica;
         let before = Client::connect(&url).await.unwrap();
-        healed(&before, PATIENCE, "it has one", |health| !has(health, is_it)).await;
+        healed(&before, PATIENCE, "`health` does not report a missing replica", |health| {
+            !has(health, is_it)
+        })
+        .await;
         let (log, _logged) = Log::begin();
         let client = Client::connect(&url).await.unwrap();
         for times in 1..=2 {
             replica.stop();
-            healed(&client, PATIENCE, "it has none", |health| has(health, is_it)).await;
+            healed(&client, PATIENCE, "`health` reports that no replica is connected", |health| {
+                has(health, is_it)
+            })
+            .await;
             replica.start_again();
-            healed(&client, PATIENCE, "it has one", |health| !has(health, is_it)).await;
+            healed(&client, PATIENCE, "`health` no longer reports a missing replica", |health| {
+                !has(health, is_it)
+            })
+            .await;
             let words = "no server can replace this primary";
             assert_eq!([warned(&log, words), over(&log, words)], [times, times], "{}", log.text());
         }
@@ -188,11 +205,20 @@ async fn unprotected_primary_hazard_stays_raised_without_replicas() {
     let (log, _logged) = Log::begin();
     let client = Client::connect(&primary.url()).await.unwrap();
     let is_it = |it: &Hazard| *it == Hazard::UnprotectedPrimary;
-    healed(&client, PATIENCE, "it lists its replica", |health| has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` reports the unprotected primary", |health| {
+        has(health, is_it)
+    })
+    .await;
     replica.stop();
-    healed(&client, PATIENCE, "it has none", |health| !has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` no longer reports the unprotected primary", |health| {
+        !has(health, is_it)
+    })
+    .await;
     replica.start_again();
-    healed(&client, PATIENCE, "it has one", |health| has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` reports the unprotected primary again", |health| {
+        has(health, is_it)
+    })
+    .await;
     assert_eq!(
         [warned(&log, "cuts off this primary"), over(&log, "cuts off this primary")],
         [1, 0],
@@ -200,7 +226,10 @@ async fn unprotected_primary_hazard_stays_raised_without_replicas() {
         log.text()
     );
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    healed(&client, PATIENCE, "it does not", |health| !has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` no longer reports the unprotected primary", |health| {
+        !has(health, is_it)
+    })
+    .await;
     assert_eq!(
         [warned(&log, "cuts off this primary"), over(&log, "cuts off this primary")],
         [1, 1],
@@ -229,10 +258,16 @@ async fn missing_replicas_are_found_and_logged() {
     assert!(has(&client.health().await, missed(0)));
     assert_eq!(warned(&log, "0 of 2 replicas"), 1, "{}", log.text());
     let _one = Redis::start_replica_of(&primary);
-    healed(&client, PATIENCE, "it has one", |health| has(health, missed(1))).await;
+    healed(&client, PATIENCE, "`health` reports one of two replicas", |health| {
+        has(health, missed(1))
+    })
+    .await;
     let _two = Redis::start_replica_of(&primary);
     let is_it = |it: &Hazard| matches!(it, Hazard::FewerReplicas { .. });
-    healed(&client, PATIENCE, "it has two", |health| !has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` no longer reports missing replicas", |health| {
+        !has(health, is_it)
+    })
+    .await;
     assert_eq!(over(&log, "of 2 replicas"), 1, "{}", log.text());
 }
 
@@ -247,10 +282,14 @@ async fn lagging_replica_is_found_and_logged_once_by_name() {
     let client = Client::connect(&primary.url()).await.unwrap();
     assert!(!has(&client.health().await, is_it));
     replica.pause();
-    healed(&client, PATIENCE, "it is late", |health| has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` reports the lagging replica", |health| has(health, is_it))
+        .await;
     is_found_and_logged_once(&primary.url(), &primary, is_it).await;
     replica.resume();
-    healed(&client, PATIENCE, "it has caught up", |health| !has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` no longer reports the lagging replica", |health| {
+        !has(health, is_it)
+    })
+    .await;
 }
 
 /// Starts a proxy that changes the replies of a server. In each line that contains `this`, the
@@ -339,10 +378,16 @@ async fn lost_sentinel_majority_is_found_and_logged_once() {
     let client = Client::connect(&url).await.unwrap();
     let is_it = |it: &Hazard| *it == Hazard::NoQuorum { usable: 1, needed: 2 };
     let is_few = |it: &Hazard| matches!(it, Hazard::FewSentinels { .. });
-    let well = healed(&client, PATIENCE, "all are there", |health| !has(health, is_it)).await;
+    let well = healed(&client, PATIENCE, "`health` reports no lost majority", |health| {
+        !has(health, is_it)
+    })
+    .await;
     assert!(!has(&well, is_few), "{well:?}");
     redis.sentinels()[1..].iter().for_each(Redis::stop);
-    let ill = healed(&client, PATIENCE, "they are missed", |health| has(health, is_it)).await;
+    let ill = healed(&client, PATIENCE, "`health` reports the lost majority", |health| {
+        has(health, is_it)
+    })
+    .await;
     assert!(ill.is_ready(), "{ill:?}");
     is_found_and_logged_once(&url, &redis.servers()[0], is_it).await;
 }
@@ -356,7 +401,13 @@ async fn missing_sentinels_are_found_and_logged_once() {
     let client = Client::connect(&url).await.unwrap();
     redis.sentinels().iter().for_each(Redis::stop);
     let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
-    let health = healed(&client, PATIENCE, "they are missed", |health| has(health, is_it)).await;
+    let health = healed(
+        &client,
+        PATIENCE,
+        "`health` reports that no sentinel returned the primary",
+        |health| has(health, is_it),
+    )
+    .await;
     assert!(health.is_ready(), "{health:?}");
     let (text, words) = (log.text(), "cannot follow a failover");
     assert_eq!(text.matches(words).count(), 1, "{text}");
@@ -385,7 +436,13 @@ async fn sentinels_without_a_primary_are_logged() {
         let (log, _logged) = Log::begin();
         let client = Client::builder().sentinel_password(password).connect_lazy(&url).unwrap();
         let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
-        let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
+        let health = healed(
+            &client,
+            PATIENCE,
+            "`health` reports that no sentinel returned the primary",
+            |health| has(health, is_it),
+        )
+        .await;
         assert!(health.obstacle.as_ref().is_some_and(|it| it.contains(cause)), "{health:?}");
         let hazard = "no sentinel returned the address of the primary";
         let reported = (warned_of(&log, words), warned_of(&log, cause), warned_of(&log, hazard));
@@ -405,7 +462,13 @@ async fn forgotten_primary_of_sentinels_is_logged() {
         sentinel.command(&["SENTINEL", "REMOVE", redis.name()]);
     }
     let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
-    let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
+    let health = healed(
+        &client,
+        PATIENCE,
+        "`health` reports that no sentinel returned the primary",
+        |health| has(health, is_it),
+    )
+    .await;
     assert!(health.is_ready(), "{health:?}");
     let words = "cannot follow a failover";
     assert_eq!(warned_of(&log, words), 1, "{}", log.text());
@@ -415,7 +478,7 @@ async fn forgotten_primary_of_sentinels_is_logged() {
     let monitor = ["SENTINEL", "MONITOR", redis.name(), "127.0.0.1", &port, "2"];
     redis.sentinels()[0].command(&monitor);
     let is_over = |it: &Health| !has(it, is_it);
-    healed(&client, PATIENCE, "it is over", is_over).await;
+    healed(&client, PATIENCE, "`health` no longer reports the hazard", is_over).await;
     let ends = |line: &&str| line.contains("deployment hazard resolved") && line.contains(words);
     assert_eq!(log.text().lines().filter(ends).count(), 1, "{}", log.text());
 }
@@ -424,7 +487,7 @@ async fn forgotten_primary_of_sentinels_is_logged() {
 #[tokio::test]
 async fn loss_of_all_sentinels_is_logged_if_the_url_lists_only_one() {
     let redis = Sentinels::options().replicas(1).start();
-    let [listed, others @ ..] = redis.sentinels() else { panic!("there are sentinels") };
+    let [listed, others @ ..] = redis.sentinels() else { panic!("the test started no sentinels") };
     let (log, _logged) = Log::begin();
     let url = format!("redis-sentinel://127.0.0.1:{}/{}", listed.port(), redis.name());
     let client = Client::connect(&url).await.unwrap();
@@ -432,12 +495,18 @@ async fn loss_of_all_sentinels_is_logged_if_the_url_lists_only_one() {
         let clients = it.command(&["CLIENT", "LIST"]);
         clients.text().contains(" name=leasehold:")
     };
-    comes_true("the others are asked", || others.iter().all(named)).await;
+    comes_true("the client is connected to the other sentinels", || others.iter().all(named)).await;
     listed.stop();
-    comes_true("it is missed", || warned_of(&log, "sentinel unreachable") == 1).await;
+    comes_true("the client logs the unreachable sentinel", || {
+        warned_of(&log, "sentinel unreachable") == 1
+    })
+    .await;
     others.iter().for_each(Redis::stop);
     let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
-    healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` reports that no sentinel returned the primary", |health| {
+        has(health, is_it)
+    })
+    .await;
     assert_eq!(warned_of(&log, "cannot follow a failover"), 1, "{}", log.text());
 }
 
@@ -448,7 +517,7 @@ async fn cluster_nodes_are_checked_and_each_kind_is_logged_once() {
     let url = cluster.url();
     let (log, _logged) = Log::begin();
     let client = Client::connect(&url).await.unwrap();
-    let health = healed(&client, PATIENCE, "all are up", |health| health.is_ready()).await;
+    let health = healed(&client, PATIENCE, "the client is ready", |health| health.is_ready()).await;
     let mut servers: Vec<_> = health.findings.iter().map(|it| it.server.clone()).collect();
     servers.sort();
     let mut nodes: Vec<_> =
@@ -475,13 +544,16 @@ async fn moved_node_is_not_found_at_its_old_address() {
     assert_eq!(warned(&log, words), 1, "{}", log.text());
 
     let after = ways.lead_elsewhere();
-    comes_true("it is found there", || after.connections() > 0).await;
+    comes_true("the client connects to the new address", || after.connections() > 0).await;
     let is_it = |it: &Hazard| matches!(it, Hazard::Evicts { .. });
     let found = |health: &Health| health.commands_up && has(health, is_it);
-    healed(&client, PATIENCE, "it is looked at", found).await;
+    healed(&client, PATIENCE, "`health` reports the hazard at the new address", found).await;
     assert_eq!(warned(&log, words), 2, "{}", log.text());
     set("noeviction");
-    healed(&client, PATIENCE, "it is over", |health| !has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` no longer reports the hazard", |health| {
+        !has(health, is_it)
+    })
+    .await;
     assert_eq!(over(&log, words), 1, "{}", log.text());
 }
 
@@ -497,9 +569,15 @@ async fn unowned_slot_is_a_hazard_until_a_node_serves_it() {
     let (log, _logged) = Log::begin();
     let client = Client::connect(&cluster.url()).await.unwrap();
     let is_it = |it: &Hazard| matches!(it, Hazard::SlotsWithoutNode { .. });
-    healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` reports the slot without a node", |health| {
+        has(health, is_it)
+    })
+    .await;
     nodes[0].command(&["CLUSTER", "ADDSLOTS", "0"]);
-    healed(&client, PATIENCE, "it is over", |health| !has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` no longer reports the slot without a node", |health| {
+        !has(health, is_it)
+    })
+    .await;
     let words = "no node of the cluster serves slot 0";
     assert_eq!([warned(&log, words), over(&log, words)], [1, 1], "{}", log.text());
 }
@@ -519,7 +597,7 @@ async fn node_without_slots_has_no_hazard_after_its_removal() {
     let words = "may evict locks";
     assert_eq!(warned(&log, words), 1, "{}", log.text());
     moving.call_off();
-    within(PATIENCE, "it is left", async {
+    within(PATIENCE, "the client closes its connections to the added node", async {
         while crate::common::connections(&added) > 0 {
             sleep(ms(100)).await;
         }
@@ -527,7 +605,7 @@ async fn node_without_slots_has_no_hazard_after_its_removal() {
     .await;
     node.command(&policy);
     let is_it = |it: &Hazard| matches!(it, Hazard::Evicts { .. });
-    healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
+    healed(&client, PATIENCE, "`health` reports the hazard", |health| has(health, is_it)).await;
     assert_eq!(warned(&log, words), 2, "{}", log.text());
 }
 
@@ -550,12 +628,12 @@ async fn cluster_is_ready_while_one_node_is_unreachable() {
         let is_it = |it: &Hazard| matches!(it, Hazard::NodeUnreachable { slots, .. } if slots == "slots 5461 to 10921");
         health.findings.iter().any(|it| it.server == lost && is_it(&it.hazard))
     };
-    let health = healed(&client, PATIENCE, "it is found", is_away).await;
+    let health = healed(&client, PATIENCE, "`health` reports the unreachable node", is_away).await;
     assert!(health.is_ready() && !health.commands_up, "{health:?}");
     let other_client = Client::connect(&url).await.unwrap();
     assert!(other_client.health().await.is_ready());
     nodes.iter().for_each(|node| node.stop());
-    healed(&client, PATIENCE, "nobody is there", |health| !health.is_ready()).await;
+    healed(&client, PATIENCE, "the client is no longer ready", |health| !health.is_ready()).await;
 }
 
 /// Former bug: the client logged a lost connection, but not which names were affected.
@@ -568,7 +646,7 @@ async fn unreachable_node_is_logged_with_its_slots_until_it_returns() {
     let nodes = cluster.nodes();
     nodes[1].stop();
     let words = "names in slots 5461 to 10921 cannot be locked";
-    comes_true("it is reported", || warned(&log, words) == 1).await;
+    comes_true("the client logs the unreachable node", || warned(&log, words) == 1).await;
     nodes[1].start_again();
     let is_told = |line: &str| line.contains("deployment hazard resolved") && line.contains(words);
     let until_over = async {
@@ -576,7 +654,7 @@ async fn unreachable_node_is_logged_with_its_slots_until_it_returns() {
             sleep(ms(5)).await;
         }
     };
-    within(PATIENCE, "its end is logged", until_over).await;
+    within(PATIENCE, "the client logs the end of the hazard", until_over).await;
     assert_eq!(warned(&log, words), 1, "{}", log.text());
 }
 
@@ -604,7 +682,10 @@ async fn channel_mode_change_is_found_and_logged_once() {
     let is_it = |it: &Hazard| *it == Hazard::ChannelModeChanged;
     assert!(!has(&client.health().await, is_it));
     cluster.user("plain", &rights[..3]);
-    let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
+    let health = healed(&client, PATIENCE, "`health` reports the changed channel mode", |health| {
+        has(health, is_it)
+    })
+    .await;
     assert!(health.is_ready(), "{health:?}");
     assert_eq!(warned(&log, "restart the clients"), 1, "{}", log.text());
 }
@@ -619,7 +700,9 @@ async fn cluster_of_two_versions_is_logged_once() {
     let (log, _logged) = Log::begin();
     let builder = Client::builder().credentials("door", "secret");
     let client = builder.connect(&cluster.url()).await.unwrap();
-    let [old, lost, _] = &cluster.nodes()[..] else { panic!("there are three nodes") };
+    let [old, lost, _] = &cluster.nodes()[..] else {
+        panic!("the cluster does not have three nodes")
+    };
     old.command(&["ACL", "SETUSER", "door", "-pubsub|shardnumsub"]);
     // when the nodes receive many requests for the topology, because a task waits for a dead node
     let lock = client.lock(cluster.key_on(lost, "door")).unwrap();
@@ -724,5 +807,5 @@ async fn health_is_prompt_and_not_ready_when_a_server_is_frozen() {
         sleep(ms(200)).await;
     }
     redis.resume();
-    healed(&client, PATIENCE, "the server is back", Health::is_ready).await;
+    healed(&client, PATIENCE, "the client is ready again", Health::is_ready).await;
 }

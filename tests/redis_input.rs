@@ -57,7 +57,8 @@ async fn lock_of_an_unusual_name_is_exactly_that_key() {
     ];
     for name in names {
         let lock = client.lock(name).unwrap();
-        let guard = within(SOON, name, lock.acquire()).await.unwrap();
+        let guard =
+            within(SOON, &format!("`acquire` of {name:?} returns"), lock.acquire()).await.unwrap();
         assert_eq!(keys(&redis), [name]);
         assert!(lock.try_acquire().await.unwrap().is_none(), "{name:?}");
         assert_eq!(lock.holder().await.unwrap().unwrap().owner(), guard.owner(), "{name:?}");
@@ -147,8 +148,8 @@ const ABSURD: [Duration; 4] = [
 async fn refused_in(lock: Lock, setting: &str) {
     for error in [
         lock.try_acquire().await.unwrap_err(),
-        within(SOON, "a no", lock.acquire()).await.unwrap_err(),
-        within(SOON, "a no", lock.acquire_within(secs(60))).await.unwrap_err(),
+        within(SOON, "`acquire` fails", lock.acquire()).await.unwrap_err(),
+        within(SOON, "`acquire_within` fails", lock.acquire_within(secs(60))).await.unwrap_err(),
     ] {
         assert!(matches!(error, Error::Duration(_)), "{error:?}");
         assert!(error.to_string().contains(&format!("`{setting}`")), "{error}");
@@ -232,7 +233,7 @@ async fn lease_of_a_century_is_exact_to_the_millisecond() {
 async fn hold_with_a_lease_of_one_millisecond_leaves_no_key() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap().lease(ms(1));
-    match within(SOON, "an answer", lock.try_acquire()).await {
+    match within(SOON, "`try_acquire` returns", lock.try_acquire()).await {
         Ok(guard) => drop(guard),
         Err(error) => assert!(matches!(error, Error::Unavailable { .. }), "{error}"),
     }
@@ -253,7 +254,9 @@ fn hasty() -> ClientBuilder {
 /// and hide the password.
 async fn refusal(builder: ClientBuilder, url: &str) -> Error {
     let start = Instant::now();
-    let Err(error) = within(secs(10), url, builder.connect(url)).await else {
+    let Err(error) =
+        within(secs(10), &format!("`connect` to {url} returns"), builder.connect(url)).await
+    else {
         panic!("the client connected to {url}")
     };
     // The timeout is one second. The two other seconds are for a busy machine.

@@ -21,7 +21,7 @@ fn waiting(latch: &Latch) -> JoinHandle<Result<()>> {
 }
 
 async fn passes(waiter: JoinHandle<Result<()>>) {
-    within(SOON, "it passes", waiter).await.unwrap().unwrap();
+    within(SOON, "the waiter passes the latch", waiter).await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +102,7 @@ async fn thousand_waiting_tasks_cost_one_waiter() {
     until_subscribed(&redis, CHANNEL);
     sleep(ms(200)).await;
     other.count_down().await.unwrap();
-    within(SOON, "they pass", join_all(waiters))
+    within(SOON, "all waiters pass the latch", join_all(waiters))
         .await
         .into_iter()
         .for_each(|it| it.unwrap().unwrap());
@@ -120,12 +120,15 @@ async fn count_down_with_a_lost_reply_counts_once() {
     let client = Client::builder().command_timeout(ms(500)).connect(&proxy.url()).await.unwrap();
     let latch = client.latch("start").unwrap();
     proxy.lose_reply_to("EVALSHA");
-    assert!(within(SOON, "it is asked again", latch.set(3)).await.unwrap());
+    assert!(within(SOON, "the client retries `set`", latch.set(3)).await.unwrap());
     proxy.lose_reply_to("EVALSHA");
-    assert_eq!(within(SOON, "it is asked again", latch.count_down()).await.unwrap(), 2);
+    assert_eq!(
+        within(SOON, "the client retries `count_down`", latch.count_down()).await.unwrap(),
+        2
+    );
     assert_eq!((proxy.lost_replies(), latch.count().await.unwrap()), (2, 2));
     proxy.lose_reply_to("EVALSHA");
-    assert!(within(SOON, "it is asked again", latch.delete()).await.unwrap());
+    assert!(within(SOON, "the client retries `delete`", latch.delete()).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

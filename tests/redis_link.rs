@@ -147,7 +147,9 @@ async fn silent_connection_is_replaced_in_time() {
         t.lies();
         let start = Instant::now();
         let lock = client.lock("door").unwrap();
-        let guard = within(SOON, silence, lock.acquire()).await.unwrap();
+        let guard = within(SOON, &format!("`acquire` after {silence:?} returns"), lock.acquire())
+            .await
+            .unwrap();
         let took = start.elapsed();
         assert!(took < 3 * LIMIT, "{silence:?}: {took:?}");
         assert_eq!(client.stats().reconnects, 1, "{silence:?}");
@@ -165,7 +167,8 @@ async fn connect_to_a_server_that_replies_byte_by_byte_fails_in_time() {
     let client = t.client().await;
     hold_by_hand(&t.redis, "door", "java:1", secs(60));
     t.lies();
-    let asked = within(SOON, "an answer", client.lock("door").unwrap().try_acquire()).await;
+    let asked =
+        within(SOON, "`try_acquire` returns", client.lock("door").unwrap().try_acquire()).await;
     assert!(asked.unwrap().is_none());
     assert_eq!(client.stats().reconnects, 1);
 }
@@ -233,8 +236,16 @@ async fn oversized_reply_ends_the_connection_without_using_memory() {
     let client = t.client().await;
     t.lies();
     let before = memory();
-    release_guard(within(SOON, "a grant", client.lock("door").unwrap().acquire()).await.unwrap())
-        .await;
+    release_guard(
+        within(
+            SOON,
+            "the client acquires on a new connection",
+            client.lock("door").unwrap().acquire(),
+        )
+        .await
+        .unwrap(),
+    )
+    .await;
     assert_eq!(client.stats().reconnects, 1);
     // The limit is high because the proxy, in this process, has copies of the reply.
     assert!(memory() < before + 250_000_000, "{before} became {}", memory());
@@ -317,7 +328,12 @@ fn client_of_one_runtime_works_on_the_next() {
 
     // then the client acquires and releases on the next runtime
     Runtime::new().unwrap().block_on(async {
-        let window = within(SOON, "a grant", client.lock("window").unwrap().acquire()).await;
+        let window = within(
+            SOON,
+            "the client acquires on the next runtime",
+            client.lock("window").unwrap().acquire(),
+        )
+        .await;
         release_guard(window.unwrap()).await;
         release_guard(guard).await;
     });
@@ -367,7 +383,10 @@ async fn lost_connection_is_logged_once_with_its_cause_and_at_its_end() {
     tokio::time::sleep(secs(2)).await;
     redis.start_again();
     let lock = client.lock("door").unwrap();
-    release_guard(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
+    release_guard(
+        within(SOON, "the client acquires after the restart", lock.acquire()).await.unwrap(),
+    )
+    .await;
 
     let back = || log().matches("WARN leasehold: connection restored").count() == 2;
     eventually("both connections are restored", SOON, back);

@@ -59,7 +59,7 @@ async fn second_multi_lock_acquires_when_the_first_is_released() {
         guard.release().await.into_result()
     });
     let reversed = other.multi_lock(NAMES.iter().rev()).unwrap();
-    let next = within(SOON, "the next acquires", reversed.acquire()).await.unwrap();
+    let next = within(SOON, "the second multi-lock acquires", reversed.acquire()).await.unwrap();
     assert!(start.elapsed() >= ms(1_500));
     holder.await.unwrap().unwrap();
     next.release().await.into_result().unwrap();
@@ -112,7 +112,7 @@ async fn multi_lock_of_two_servers_has_one_holder_at_a_time() {
             }
         });
     }
-    within(secs(30), "all rounds", tasks.join_all()).await;
+    within(secs(30), "all tasks finish their rounds", tasks.join_all()).await;
     assert_eq!(count.load(Relaxed), TASKS * ROUNDS);
 }
 
@@ -125,7 +125,7 @@ async fn death_of_one_server_is_a_loss_of_its_member() {
     let members = [healthy.lock("lock1").unwrap(), dying.lock("lock2").unwrap()];
     let guard = MultiLock::new(members).unwrap().acquire().await.unwrap();
     drop(there);
-    let (name, reason) = within(SOON, "the loss", guard.lost()).await;
+    let (name, reason) = within(SOON, "the guard reports the loss of a member", guard.lost()).await;
     assert_eq!((name.as_str(), reason), ("lock2", LostReason::Expired));
 
     let release = guard.release().await;
@@ -151,7 +151,7 @@ async fn multi_lock_spans_the_nodes_of_a_cluster() {
     let waiter = tokio::spawn(async move { next.acquire().await });
     sleep(ms(300)).await;
     guard.release().await.into_result().unwrap();
-    let guard = within(SOON, "the next acquires", waiter).await.unwrap().unwrap();
+    let guard = within(SOON, "the waiter acquires the multi-lock", waiter).await.unwrap().unwrap();
     guard.release().await.into_result().unwrap();
 }
 

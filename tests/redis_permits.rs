@@ -40,7 +40,7 @@ fn waiter(permits: &ExpirableSemaphore) -> JoinHandle<leasehold::Result<Expirabl
 }
 
 async fn entered(waiter: JoinHandle<leasehold::Result<ExpirablePermits>>) -> ExpirablePermits {
-    within(SOON, "the waiter enters", waiter).await.unwrap().unwrap()
+    within(SOON, "the waiter acquires", waiter).await.unwrap().unwrap()
 }
 
 fn free(redis: &Redis) -> i64 {
@@ -206,7 +206,7 @@ async fn expired_permit_is_not_renewed_or_counted_twice() {
     cut_short(&redis);
 
     // then the next renewal reports the loss, and does not count the permit as free
-    let reason = within(SOON, "it is reported", guard.lost()).await;
+    let reason = within(SOON, "the client reports the loss", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     assert_eq!((free(&redis), held(&redis)), (0, 1));
     assert!(guard.release().await.unwrap().into_result().is_err());
@@ -231,7 +231,10 @@ async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
     let begun = Instant::now();
     let stolen = other.try_acquire().await.unwrap().expect("the permit is free");
     assert!(guard.is_held());
-    assert_eq!(within(SOON, "it is reported", guard.lost()).await, LostReason::NotOwned);
+    assert_eq!(
+        within(SOON, "the client reports the loss", guard.lost()).await,
+        LostReason::NotOwned
+    );
     assert!(begun.elapsed() < secs(3), "{:?}", begun.elapsed());
     release_guard(stolen).await;
 }
@@ -398,7 +401,8 @@ async fn lost_reply_changes_no_permit_count() {
     let permits = permits(&client, 5).await;
 
     proxy.lose_next_reply();
-    let guard = within(SOON, "asked again", permits.acquire_many(2)).await.unwrap();
+    let guard =
+        within(SOON, "the client retries `acquire_many`", permits.acquire_many(2)).await.unwrap();
     assert_eq!((free(&redis), held(&redis)), (3, 2));
     proxy.lose_next_reply();
     assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -430,7 +434,7 @@ async fn full_server_refuses_new_permits_and_frees_old_ones() {
     eventually("the permit is renewed", SOON, || client.stats().renewals > 0);
     assert_eq!(client.stats().renewals_failed, 0);
     assert_eq!(permits.available().await.unwrap(), 2, "the expired permit is free");
-    let refused = within(SOON, "a no", permits.acquire()).await.unwrap_err();
+    let refused = within(SOON, "`acquire` fails", permits.acquire()).await.unwrap_err();
     assert!(matches!(&refused, Error::NotReady { code, .. } if code == "OOM"), "{refused}");
     let refused = permits.add(1).await.unwrap_err();
     assert!(matches!(&refused, Error::NotReady { code, .. } if code == "OOM"), "{refused}");
@@ -458,7 +462,7 @@ async fn error_names_a_missing_permission_and_no_permit_is_lost() {
         sleep(ms(20)).await;
         let limited = with_acl(&redis, &right[1..], &["~*", "&*", "+@all", right]).await;
         let permits = limited.expirable_semaphore("printers").unwrap();
-        let refused = within(SOON, "a no", permits.acquire()).await.unwrap_err();
+        let refused = within(SOON, "`acquire` fails", permits.acquire()).await.unwrap_err();
         assert!(matches!(refused, Error::Forbidden { .. }), "{right}: {refused}");
         assert_eq!(free(&redis) + held(&redis), 2, "{right}");
         assert_eq!(all.available().await.unwrap(), 2, "{right}");
@@ -518,7 +522,10 @@ async fn holder_notices_a_restart_that_loses_the_data() {
     let (redis, _client, permits) = setup(1).await;
     let guard = permits.acquire().await.unwrap();
     redis.restart();
-    assert_eq!(within(secs(15), "it is reported", guard.lost()).await, LostReason::NotOwned);
+    assert_eq!(
+        within(secs(15), "the client reports the loss", guard.lost()).await,
+        LostReason::NotOwned
+    );
     // There are no permits until a client sets their number.
     let waiting = waiter(&permits);
     sleep(ms(100)).await;
@@ -561,7 +568,16 @@ async fn permits_of_a_dead_client_return_after_one_ttl() {
     // then a waiter of another client acquires all permits when the lease ends, without a
     // notification
     let begun = Instant::now();
-    release_guard(within(secs(10), "it is over", all.acquire()).await.unwrap()).await;
+    release_guard(
+        within(
+            secs(10),
+            "the waiter acquires when the lease of the dead client ends",
+            all.acquire(),
+        )
+        .await
+        .unwrap(),
+    )
+    .await;
     assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());
     assert_eq!(guard.lost().await, LostReason::Expired);
     assert_eq!(all.available().await.unwrap(), 2);

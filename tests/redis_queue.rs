@@ -118,7 +118,7 @@ async fn acquire_in_turn(clients: &[Client], rounds: usize, hold: Duration) {
     });
     let tasks: Vec<_> = tasks.collect();
     for task in tasks {
-        within(secs(60), "all have had their turns", task).await.unwrap();
+        within(secs(60), "all tasks finish their rounds", task).await.unwrap();
     }
 }
 
@@ -159,7 +159,7 @@ async fn clients_acquire_in_queue_order() {
     sleep(secs(4)).await;
     release_guard(guard).await;
     for waiter in line {
-        within(SOON, "it has its turn", waiter).await.unwrap();
+        within(SOON, "the next waiter in the queue acquires", waiter).await.unwrap();
     }
     assert_eq!(*order.lock().unwrap(), [1, 2, 3, 4, 5, 6, 7, 8]);
     assert!(keys(&redis).is_empty());
@@ -347,7 +347,10 @@ async fn stopped_waiter_blocks_others_for_one_second_at_most() {
     assert!(pttl(&redis, "door") <= 750);
 
     // then this client acquires when the reservation ends
-    let guard = within(ms(2_500), "it is our turn", behind).await.unwrap().unwrap();
+    let guard = within(ms(2_500), "the client acquires after the reservation", behind)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(released.elapsed() >= RESERVATION, "{:?}", released.elapsed());
 
     // and the paused process does not trust its ended reservation when it continues
@@ -791,7 +794,8 @@ async fn fixed_lease_starts_at_the_grant() {
             left + passed + ms(10) >= lease && left <= lease,
             "{lease:?}: {left:?}, {passed:?}"
         );
-        let reason = within(lease + secs(2), "it ends", guard.lost()).await;
+        let reason =
+            within(lease + secs(2), "the client reports the end of the lease", guard.lost()).await;
         let held = released.elapsed();
         assert_eq!(reason, LostReason::Expired);
         assert!(held + ms(150) >= lease, "{lease:?}: {held:?}");
@@ -878,7 +882,8 @@ async fn noreplicas_error_does_not_count_as_a_missing_permission() {
 
     // and the client queues when the primary has replicas again
     let waiting = waiter(door(&clients[1]));
-    comes_true("it queues", || redis.command(&["ZCARD", QUEUE]).number() == 1).await;
+    comes_true("the waiter has a queue entry", || redis.command(&["ZCARD", QUEUE]).number() == 1)
+        .await;
     release_guard(guard).await;
     release_guard(entered(waiting).await).await;
 }

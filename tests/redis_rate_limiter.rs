@@ -106,7 +106,7 @@ async fn rate_request_costs_one_script_and_a_waiter_one_more() {
         })
         .collect();
     for waiter in waiters {
-        within(SOON, "it is granted", waiter).await.unwrap().unwrap();
+        within(SOON, "the waiter acquires its permit", waiter).await.unwrap().unwrap();
     }
     let calls = redis.calls().since(&before);
     assert!((6..=10).contains(&calls.of("evalsha")), "{calls}");
@@ -121,14 +121,17 @@ async fn request_with_a_lost_reply_counts_once() {
     proxy.lose_reply_to("EVALSHA");
     assert!(limiter.set_if_absent(Rate::per(10, secs(30))).await.unwrap());
     proxy.lose_reply_to("EVALSHA");
-    let permits = within(SOON, "it is asked again", limiter.acquire(4)).await.unwrap();
+    let permits = within(SOON, "the client retries `acquire`", limiter.acquire(4)).await.unwrap();
     assert_eq!(limiter.available().await.unwrap(), 6);
     proxy.lose_reply_to("EVALSHA");
-    within(SOON, "it is asked again", limiter.release(permits, 3)).await.unwrap();
+    within(SOON, "the client retries `release`", limiter.release(permits, 3)).await.unwrap();
     assert_eq!(limiter.available().await.unwrap(), 9);
     let throttle = client.throttle("user", Pace::per(10, secs(60))).unwrap();
     proxy.lose_reply_to("EVALSHA");
-    assert_eq!(within(SOON, "it is asked again", throttle.acquire(2)).await.unwrap().remaining, 8);
+    assert_eq!(
+        within(SOON, "the client retries `acquire`", throttle.acquire(2)).await.unwrap().remaining,
+        8
+    );
     assert_eq!(proxy.lost_replies(), 4);
 }
 
@@ -146,7 +149,7 @@ async fn limiter_keeps_its_rate_among_many_tasks() {
         }));
     }
     for task in tasks {
-        within(secs(10), "it is granted", task).await.unwrap();
+        within(secs(10), "the task acquires all its permits", task).await.unwrap();
     }
     // Eighty permits were granted. The set contains only those of the current interval, and no
     // expired member.
@@ -195,7 +198,10 @@ async fn limiter_works_after_a_restart_and_forgotten_scripts() {
     let waiter = limiter.clone();
     let waiter = tokio::spawn(async move { waiter.acquire(1).await });
     redis.restart();
-    within(secs(10), "it is granted", waiter).await.unwrap().unwrap();
+    within(secs(10), "the waiter acquires its permit after the restart", waiter)
+        .await
+        .unwrap()
+        .unwrap();
     redis.command(&["SCRIPT", "FLUSH"]);
     eventually("the limiter counts the permit", SOON, || {
         redis.command(&["GET", "{api}:value"]).text() == "0"

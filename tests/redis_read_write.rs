@@ -49,11 +49,11 @@ fn door(client: &Client) -> ReadWriteLock {
 }
 
 async fn read(lock: &ReadWriteLock) -> LockGuard {
-    within(SOON, "it reads", lock.read().acquire()).await.unwrap()
+    within(SOON, "the reader acquires", lock.read().acquire()).await.unwrap()
 }
 
 async fn write(lock: &ReadWriteLock) -> LockGuard {
-    within(SOON, "it writes", lock.write().acquire()).await.unwrap()
+    within(SOON, "the writer acquires", lock.write().acquire()).await.unwrap()
 }
 
 /// The key whose TTL is the lease of this reader.
@@ -224,7 +224,7 @@ async fn write_hold_with_a_read_hold_ends_at_its_lease_or_max_hold() {
     let t = Setup::new().await;
     let [lease, most] = [t.ours().write().lease(ms(500)), t.ours().write().max_hold(ms(500))];
     for side in [lease, most] {
-        let writes = within(SOON, "it writes", side.acquire()).await.unwrap();
+        let writes = within(SOON, "the writer acquires", side.acquire()).await.unwrap();
         let reads = t.ours().acquire_read_with(&writes).await.unwrap();
         writes.lost().await;
         // The guard `writes` still exists, but its hold has ended.
@@ -272,7 +272,7 @@ async fn readers_acquire_behind_repeated_writers() {
         let reader = client(&redis).await;
         for _ in 0..10 {
             let reads = door(&reader).read();
-            let reading = within(secs(5 * clients), "it reads", reads.acquire()).await;
+            let reading = within(secs(5 * clients), "the reader acquires", reads.acquire()).await;
             release_guard(reading.unwrap()).await;
         }
         writers.iter().for_each(JoinHandle::abort);
@@ -311,7 +311,7 @@ async fn reader_yields_to_a_waiting_writer_for_ten_seconds() {
         let began = Instant::now();
         let side = t.theirs().read();
         let side = if by_polling { side.wait_strategy(POLLING) } else { side };
-        let beside = within(secs(20), "it reads", side.acquire()).await.unwrap();
+        let beside = within(secs(20), "the second reader acquires", side.acquire()).await.unwrap();
 
         // then the new reader yields to the writer for ten seconds, and then acquires before the
         // writer
@@ -370,7 +370,9 @@ async fn leaving_or_dead_writer_admits_yielding_readers() {
     let writer = waiter(door(&dies).write());
     until_writers_wait(&t.redis, 1);
     proxy.refuse(true);
-    let yields = within(secs(10), "it reads", t.theirs().read().acquire()).await.unwrap();
+    let yields = within(secs(10), "the yielding reader acquires", t.theirs().read().acquire())
+        .await
+        .unwrap();
     release_guard(yields).await;
     let left = pttl(&t.redis, WRITERS);
     assert!(left > 0 && left <= 10_000, "{left}");
@@ -490,7 +492,7 @@ async fn dead_reader_expires_at_the_end_of_its_own_lease() {
 
     // when the client of the first reader is cut off
     proxy.refuse(true);
-    assert_eq!(within(SOON, "it is reported", dead.lost()).await, LostReason::Expired);
+    assert_eq!(within(SOON, "the client reports the loss", dead.lost()).await, LostReason::Expired);
     let lease = lease_of(&dead);
     eventually("the lease of the dead reader has ended", SOON, || pttl(&t.redis, &lease) == -2);
 
@@ -528,13 +530,16 @@ async fn forced_release_ends_one_side_and_notifies_its_holders() {
     assert!(t.ours().read().force_release().await.unwrap());
     assert!(!t.ours().read().force_release().await.unwrap());
     for reader in readers {
-        let reason = within(SOON, "the next renewal", reader.lost()).await;
+        let reason = within(SOON, "the next renewal reports the loss", reader.lost()).await;
         assert_eq!(reason, LostReason::NotOwned);
     }
     let writer = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
     assert!(!t.theirs().read().force_release().await.unwrap());
     assert!(t.theirs().write().force_release().await.unwrap());
-    assert_eq!(within(SOON, "it is reported", writer.lost()).await, LostReason::NotOwned);
+    assert_eq!(
+        within(SOON, "the client reports the loss", writer.lost()).await,
+        LostReason::NotOwned
+    );
     let release = writer.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
 }
@@ -610,7 +615,7 @@ async fn error_names_a_key_of_another_type_and_keeps_it_unchanged() {
         for side in [t.ours().read(), t.ours().write()] {
             for error in [
                 side.try_acquire().await.unwrap_err(),
-                within(SOON, "a no", side.acquire()).await.unwrap_err(),
+                within(SOON, "`acquire` fails", side.acquire()).await.unwrap_err(),
                 side.force_release().await.unwrap_err(),
                 side.holder().await.unwrap_err(),
                 side.is_locked().await.unwrap_err(),
@@ -659,7 +664,7 @@ async fn error_names_a_missing_permission_and_leaves_no_key_behind() {
     for (missing, reads, rights) in cases {
         let lock = door(&with_acl(&redis, "limited", rights).await);
         let side = if reads { lock.read() } else { lock.write() };
-        let error = within(SOON, "a no", side.acquire()).await.unwrap_err();
+        let error = within(SOON, "`acquire` fails", side.acquire()).await.unwrap_err();
         let Error::Forbidden { code, .. } = &error else { panic!("{missing}: {error:?}") };
         assert_eq!(code, "NOPERM", "{missing}");
         assert!(keys(&redis).is_empty(), "{missing}: {:?}", keys(&redis));
@@ -721,7 +726,7 @@ async fn each_acquires_after_the_other(
 ) {
     for reads in [true, false] {
         let side = |lock: &ReadWriteLock| if reads { lock.read() } else { lock.write() };
-        let here = within(SOON, "it enters", side(ours).acquire()).await.unwrap();
+        let here = within(SOON, "the first client acquires", side(ours).acquire()).await.unwrap();
         let there = waiter(theirs.write());
         sleep(ms(100)).await;
         assert!(!there.is_finished());
@@ -862,7 +867,7 @@ async fn full_server_refuses_new_read_and_write_holds_and_frees_old() {
     t.redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
     for side in [t.theirs().read(), t.other.read_write_lock("new").unwrap().write()] {
-        let error = within(SOON, "a no", side.acquire()).await.unwrap_err();
+        let error = within(SOON, "`acquire` fails", side.acquire()).await.unwrap_err();
         assert!(error.to_string().contains("OOM"), "{error:?}");
     }
     assert!(!t.other.read_write_lock("new").unwrap().write().is_locked().await.unwrap());
@@ -916,7 +921,7 @@ async fn request_with_a_lost_reply_creates_only_one_hold() {
         // when the reply to a grant is lost, then the repeated request returns the same hold
         let (lost, before) = (proxy.lost_replies(), t.redis.calls());
         proxy.lose_next_reply();
-        let guard = within(secs(10), "it is granted", side.acquire()).await.unwrap();
+        let guard = within(secs(10), "the client retries `acquire`", side.acquire()).await.unwrap();
         assert_eq!(proxy.lost_replies(), lost + 1);
         assert!(t.redis.calls().since(&before).of("evalsha") >= 2);
         assert_eq!(hash(&t.redis, "door").len(), 2, "the hash has the mode and one holder");
@@ -924,7 +929,8 @@ async fn request_with_a_lost_reply_creates_only_one_hold() {
 
         // and when the reply to a release is lost, the release returns that it succeeded
         proxy.lose_next_reply();
-        let release = within(secs(10), "an answer", guard.release()).await.unwrap();
+        let release =
+            within(secs(10), "the client retries `release`", guard.release()).await.unwrap();
         assert!(release.into_result().is_ok(), "reads: {reads}");
         assert_eq!(proxy.lost_replies(), lost + 2);
         assert!(keys(&t.redis).is_empty());
@@ -1149,10 +1155,12 @@ where
     }
     let began = Instant::now();
     for _ in 0..20 {
-        release_guard(within(secs(30), "it writes", t.theirs().write().acquire()).await.unwrap())
-            .await;
+        release_guard(
+            within(secs(30), "the writer acquires", t.theirs().write().acquire()).await.unwrap(),
+        )
+        .await;
     }
-    println!("entered 20 times in {:?}", began.elapsed());
+    println!("the writer acquired 20 times in {:?}", began.elapsed());
 }
 
 async fn reads_and_releases(lock: ReadWriteLock) {

@@ -33,7 +33,8 @@ async fn request_cancelled_during_a_hang_leaves_no_lock() {
         redis.resume();
         let other = crate::common::client(&redis).await.lock("door").unwrap();
         let begun = Instant::now();
-        release_guard(within(secs(40), "another enters", other.acquire()).await.unwrap()).await;
+        release_guard(within(secs(40), "another client acquires", other.acquire()).await.unwrap())
+            .await;
 
         // then the lock blocks no other client for a whole lease
         let limit = ms(1_900).min(ms(ttl) / 2 + ms(900));
@@ -59,7 +60,7 @@ async fn all_holds_are_checked_when_the_server_recovers() {
     // then the client reports all losses soon after the restart, and does not wait for its next
     // renewal
     for guard in &guards {
-        let reason = within(SOON, "it is reported", guard.lost()).await;
+        let reason = within(SOON, "the client reports the loss", guard.lost()).await;
         assert_eq!(reason, LostReason::NotOwned);
     }
     assert!(back.elapsed() < secs(3), "{:?}", back.elapsed());
@@ -98,7 +99,7 @@ fn holder_learns_its_loss_despite_a_blocked_watchdog() {
     let guard = guard.recv().unwrap();
     Runtime::new().unwrap().block_on(async {
         let begun = Instant::now();
-        let reason = within(secs(8), "it is reported", guard.lost()).await;
+        let reason = within(secs(8), "the client reports the loss", guard.lost()).await;
         assert_eq!(reason, LostReason::Expired);
         assert!(begun.elapsed() < ms(2_900), "{:?}", begun.elapsed());
     });

@@ -37,7 +37,7 @@ fn pair() -> [Redis; 2] {
 
 async fn refusal(url: &str) -> (String, bool) {
     let builder = Client::builder().connect_timeout(secs(3));
-    match within(secs(10), url, builder.connect(url)).await {
+    match within(secs(10), &format!("`connect` to {url} returns"), builder.connect(url)).await {
         Err(error @ Error::Connect { permanent, .. }) => (error.to_string(), permanent),
         other => panic!("{other:?}"),
     }
@@ -213,7 +213,10 @@ async fn all_connections_move_with_the_command_connection() {
     // then all three connections move, and the client waits for replicas of the new server
     eventually("no client is connected to the old server", SOON, || connections(&old) == 0);
     eventually("all three connections lead to the new server", SOON, || connections(&new) == 3);
-    release_guard(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
+    release_guard(
+        within(SOON, "the client acquires at the new server", lock.acquire()).await.unwrap(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -231,7 +234,10 @@ async fn connection_to_the_wrong_server_reconnects_until_both_match() {
         let findings = client.health().await.findings;
         findings.iter().any(|it| it.hazard == Hazard::ServerMismatch)
     };
-    within(SOON, "it is found", async { while !is_elsewhere().await {} }).await;
+    within(SOON, "`health` reports that the address leads to another server", async {
+        while !is_elsewhere().await {}
+    })
+    .await;
 
     // when the address leads to the first server again, then this connection leads to the first
     // server again, too
@@ -239,7 +245,10 @@ async fn connection_to_the_wrong_server_reconnects_until_both_match() {
     eventually("both connections lead to the first server", SOON, || {
         connections(&one) == 2 && connections(&other) == 0
     });
-    within(SOON, "nothing is found", async { while is_elsewhere().await {} }).await;
+    within(SOON, "`health` no longer reports that the address leads to another server", async {
+        while is_elsewhere().await {}
+    })
+    .await;
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
@@ -258,7 +267,7 @@ async fn second_primary_among_addresses_is_found() {
     // when the replica is promoted as well, then `health` reports the second primary, and the
     // client keeps its primary
     replica.promote();
-    within(secs(30), "it is found", async {
+    within(secs(30), "`health` reports the second primary", async {
         while !has().await {
             sleep(ms(100)).await;
         }
@@ -274,7 +283,7 @@ async fn second_primary_among_addresses_is_found() {
         connections(&primary) == 0
     });
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
-    within(secs(30), "nothing is found", async {
+    within(secs(30), "`health` no longer reports a second primary", async {
         while client
             .health()
             .await
@@ -299,7 +308,7 @@ async fn silent_other_primary_stays_a_hazard() {
     replica.promote();
     let words = "is also a primary";
     let is_told = |it: &str| it.contains("deployment hazard detected") && it.contains(words);
-    within(secs(30), "it is reported", async {
+    within(secs(30), "the client logs the second primary", async {
         while !log.text().lines().any(is_told) {
             sleep(ms(50)).await;
         }

@@ -71,7 +71,8 @@ async fn replicated_grant_is_acknowledged_by_one_of_two_replicas() {
     for round in 0..20 {
         let name = format!("door:{round}");
         let lock = client.lock(&name).unwrap().replicated(ONE);
-        let guard = within(SOON, "one has it", lock.acquire()).await.unwrap();
+        let guard =
+            within(SOON, "one replica acknowledges the grant", lock.acquire()).await.unwrap();
         assert!(has(&well, &name));
         release_guard(guard).await;
     }
@@ -91,7 +92,9 @@ async fn lock_is_released_when_too_few_replicas_acknowledge() {
 
     // When the replica continues, the lock can be acquired again.
     replica.resume();
-    let guard = within(SOON, "it is there", door(&client, ONE).acquire()).await.unwrap();
+    let guard = within(SOON, "the replica acknowledges the grant", door(&client, ONE).acquire())
+        .await
+        .unwrap();
     assert!(has(&replica, "door") && client.stats().granted == 2);
     release_guard(guard).await;
 }
@@ -100,7 +103,7 @@ async fn lock_is_released_when_too_few_replicas_acknowledge() {
 async fn timeout_error_says_that_the_server_has_no_replicas() {
     let redis = Redis::start();
     let client = client(&redis).await;
-    let refused = within(SOON, "it is reported", door(&client, ONE_IN_VAIN).acquire()).await;
+    let refused = within(SOON, "`acquire` fails", door(&client, ONE_IN_VAIN).acquire()).await;
     let text = refused.as_ref().unwrap_err().to_string();
     assert!(text.contains("`door`") && text.contains("0 of 1"), "{text}");
     is_refused(refused, 1, 0);
@@ -133,7 +136,7 @@ async fn stopped_replica_delays_no_unreplicated_lock() {
     });
     let asked: Vec<_> = asked.collect();
     let held = || (0..8).all(|number| has(&master, &format!("slow:{number}")));
-    eventually("the master has granted all locks", SOON, held);
+    eventually("the primary has granted all locks", SOON, held);
 
     let plain = client.lock("plain").unwrap();
     for _ in 0..200 {
@@ -146,7 +149,10 @@ async fn stopped_replica_delays_no_unreplicated_lock() {
 
     replica.resume();
     for task in asked {
-        release_guard(within(SOON, "it has them", task).await.unwrap().unwrap()).await;
+        release_guard(
+            within(SOON, "the replica acknowledges the grant", task).await.unwrap().unwrap(),
+        )
+        .await;
     }
 }
 
@@ -159,11 +165,14 @@ async fn replicated_call_with_a_shorter_timeout_returns_first() {
     let patient =
         client.lock("patient").unwrap().replicated(Replicas::at_least(1).within(secs(30)));
     let patient = tokio::spawn(async move { patient.acquire().await });
-    eventually("the master has granted the lock", SOON, || has(&master, "patient"));
-    is_refused(within(SOON, "it is reported", door(&client, ONE_IN_VAIN).acquire()).await, 1, 0);
+    eventually("the primary has granted the lock", SOON, || has(&master, "patient"));
+    is_refused(within(SOON, "`acquire` fails", door(&client, ONE_IN_VAIN).acquire()).await, 1, 0);
 
     replica.resume();
-    release_guard(within(SOON, "it is there", patient).await.unwrap().unwrap()).await;
+    release_guard(
+        within(SOON, "the replica acknowledges the grant", patient).await.unwrap().unwrap(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,7 +186,9 @@ async fn concurrent_replicated_locks_share_requests() {
         let lock = client.lock(format!("door:{number}")).unwrap().replicated(ONE);
         async move { lock.acquire().await.unwrap() }
     };
-    let guards = within(secs(20), "all have theirs", join_all((0..64).map(acquire))).await;
+    let guards =
+        within(secs(20), "the replica acknowledges all grants", join_all((0..64).map(acquire)))
+            .await;
     assert!((0..64).all(|number| has(&replica, &format!("door:{number}"))));
     let asked = waits(&master, &before);
     assert!((1..=32).contains(&asked), "{asked} WAIT commands for 64 grants");
@@ -211,7 +222,7 @@ async fn left_to_the_next(first: LockGuard, lock: Lock) -> LockGuard {
     let mut next = Box::pin(lock.acquire());
     assert!(poll!(&mut next).is_pending());
     release_guard(first).await;
-    within(SOON, "it is handed over", next).await.unwrap()
+    within(SOON, "the waiter receives the hand-off grant", next).await.unwrap()
 }
 
 #[tokio::test]
@@ -226,11 +237,11 @@ async fn tokens_of_local_hand_offs_are_acknowledged_together() {
     let monitor = master.monitor();
     release_guard(held).await;
 
-    let one = within(SOON, "it enters", one).await.unwrap();
+    let one = within(SOON, "the first task acquires", one).await.unwrap();
     replica.pause();
     let token = one.token();
     one.release().await.unwrap().into_result().unwrap();
-    let other = within(SOON, "it is handed over", other).await.unwrap();
+    let other = within(SOON, "the second task receives the hand-off grant", other).await.unwrap();
     assert_eq!((client.stats().handed_over, questions(&monitor)), (1, 1));
     assert_eq!(other.token(), token + 1);
     replica.resume();
@@ -351,7 +362,7 @@ async fn replicas_of_another_server_do_not_count() {
     let url = format!("unix://{}", address.display());
     let client = Client::connect(&url).await.unwrap();
     leads_to(&other);
-    is_refused(within(SOON, "it is reported", door(&client, ONE).acquire()).await, 1, 0);
+    is_refused(within(SOON, "`acquire` fails", door(&client, ONE).acquire()).await, 1, 0);
     is_free(&granting, "door").await;
 }
 
@@ -374,7 +385,7 @@ async fn cancelled_replicated_acquire_releases_its_grant() {
     let client = client(&redis).await;
     let lock = door(&client, Replicas::at_least(1).within(secs(60)));
     let task = tokio::spawn(async move { lock.acquire().await });
-    eventually("the master has granted the lock", SOON, || has(&redis, "door"));
+    eventually("the primary has granted the lock", SOON, || has(&redis, "door"));
     task.abort();
     eventually("the lock is released", SOON, || !has(&redis, "door"));
     assert!(client.stats().held == 0);
@@ -386,8 +397,8 @@ async fn shutdown_ends_waits_for_replicas_with_an_error() {
     let client = client(&redis).await;
     let lock = door(&client, Replicas::at_least(1).within(secs(60)));
     let task = tokio::spawn(async move { lock.acquire().await });
-    eventually("the master has granted the lock", SOON, || has(&redis, "door"));
-    let shutdown = within(SOON, "it ends", client.shutdown(secs(4))).await;
+    eventually("the primary has granted the lock", SOON, || has(&redis, "door"));
+    let shutdown = within(SOON, "`shutdown` returns", client.shutdown(secs(4))).await;
     assert_eq!(shutdown.pending, 0);
     assert!(matches!(task.await.unwrap(), Err(Error::ShutDown)));
     assert!(!has(&redis, "door"));
@@ -402,12 +413,12 @@ async fn replication_connection_is_restored_during_a_wait() {
     let lock = door(&client, Replicas::at_least(1).within(secs(20)));
     let task = tokio::spawn(async move { lock.acquire().await });
     let before = master.calls();
-    eventually("the master has granted the lock", SOON, || has(&master, "door"));
+    eventually("the primary has granted the lock", SOON, || has(&master, "door"));
     eventually("the client sends WAIT", SOON, || waits(&master, &before) > 0);
     master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     sleep(ms(100)).await;
     replica.resume();
-    let guard = within(SOON, "it is there", task).await.unwrap().unwrap();
+    let guard = within(SOON, "the replica acknowledges the grant", task).await.unwrap().unwrap();
     assert!(has(&replica, "door"));
     release_guard(guard).await;
 }
@@ -425,7 +436,7 @@ async fn error_says_that_replicas_cannot_be_counted() {
     let task = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
     eventually("the client sends WAIT", SOON, || waits(&master, &before) > 0);
     master.stop();
-    let refused = within(secs(20), "it is reported", task).await.unwrap().unwrap_err();
+    let refused = within(secs(20), "`acquire_within` fails", task).await.unwrap().unwrap_err();
     let Error::Unavailable { reason, .. } = &refused else { panic!("{refused:?}") };
     assert!(reason.starts_with(
         "the acquisition was undone, because the server did not report how many replicas \
@@ -507,7 +518,7 @@ async fn replicated_lock_needs_one_more_permission() {
     release_guard(door(&client, ONE).acquire().await.unwrap()).await;
 
     let client = with_acl(&master, "few", &few).await;
-    let refused = within(SOON, "it is reported", door(&client, ONE).acquire()).await.unwrap_err();
+    let refused = within(SOON, "`acquire` fails", door(&client, ONE).acquire()).await.unwrap_err();
     let Error::Forbidden { command, .. } = &refused else { panic!("{refused:?}") };
     assert_eq!(command.as_deref(), Some("WAIT"));
     assert!(refused.to_string().contains("`replicated` needs the permission `+wait`"), "{refused}");

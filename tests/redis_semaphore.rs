@@ -35,7 +35,7 @@ fn waiting(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<SemaphoreGu
 }
 
 async fn entered(waiter: JoinHandle<Result<SemaphoreGuard>>) -> SemaphoreGuard {
-    within(SOON, "it enters", waiter).await.unwrap().unwrap()
+    within(SOON, "the waiter acquires", waiter).await.unwrap().unwrap()
 }
 
 async fn back(guard: SemaphoreGuard) {
@@ -143,10 +143,10 @@ async fn acquire_and_release_with_lost_replies_count_once() {
     let pool = hasty_pool(&proxy.url()).await;
     pool.set_if_absent(3).await.unwrap();
     proxy.lose_reply_to("EVALSHA");
-    let guard = within(SOON, "it is asked again", pool.acquire(1)).await.unwrap();
+    let guard = within(SOON, "the client retries `acquire`", pool.acquire(1)).await.unwrap();
     assert_eq!((proxy.lost_replies(), free(&redis)), (1, "2".into()));
     proxy.lose_reply_to("EVALSHA");
-    let released = within(SOON, "it is asked again", guard.release()).await.unwrap();
+    let released = within(SOON, "the client retries `release`", guard.release()).await.unwrap();
     assert_eq!((proxy.lost_replies(), released), (2, Release::Released));
     sleep(secs(5)).await;
     assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("3".into(), vec![]));
@@ -158,11 +158,13 @@ async fn change_with_a_lost_reply_counts_once() {
     let proxy = Proxy::before(redis.port());
     let pool = hasty_pool(&proxy.url()).await;
     proxy.lose_reply_to("EVALSHA");
-    assert!(within(SOON, "it is asked again", pool.set_if_absent(3)).await.unwrap());
+    assert!(
+        within(SOON, "the client retries `set_if_absent`", pool.set_if_absent(3)).await.unwrap()
+    );
     proxy.lose_reply_to("EVALSHA");
-    assert_eq!(within(SOON, "it is asked again", pool.add(4)).await.unwrap(), 7);
+    assert_eq!(within(SOON, "the client retries `add`", pool.add(4)).await.unwrap(), 7);
     proxy.lose_reply_to("EVALSHA");
-    assert_eq!(within(SOON, "it is asked again", pool.drain()).await.unwrap(), 7);
+    assert_eq!(within(SOON, "the client retries `drain`", pool.drain()).await.unwrap(), 7);
     assert_eq!((proxy.lost_replies(), free(&redis)), (3, "0".into()));
 }
 
@@ -451,7 +453,7 @@ async fn full_server_grants_no_permits_and_accepts_releases() {
     pool.set_if_absent(3).await.unwrap();
     let (guard, kept) = (pool.acquire(1).await.unwrap(), pool.acquire(1).await.unwrap());
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let error = within(SOON, "a no", pool.acquire(1)).await.unwrap_err();
+    let error = within(SOON, "`acquire` fails", pool.acquire(1)).await.unwrap_err();
     assert!(matches!(&error, Error::NotReady { code, .. } if code == "OOM"), "{error:?}");
     let full = |error: Error| matches!(&error, Error::NotReady { code, .. } if code == "OOM");
     assert!(full(pool.add(1).await.unwrap_err()) && full(pool.drain().await.unwrap_err()));
@@ -484,7 +486,7 @@ async fn dead_longest_waiter_blocks_others_for_five_seconds_at_most() {
     proxy.refuse(true);
     proxy.cut();
     let start = Instant::now();
-    let one = within(secs(12), "it enters", few.acquire(1)).await.unwrap();
+    let one = within(secs(12), "the client acquires a permit", few.acquire(1)).await.unwrap();
     assert!(start.elapsed() <= secs(8), "{:?}", start.elapsed());
     waiter.abort();
     back(one).await;
@@ -578,7 +580,8 @@ async fn waiter_for_many_acquires_among_constant_small_requests() {
     }
     sleep(ms(200)).await;
     for _ in 0..2 {
-        let all = within(secs(20), "it enters", many.acquire(4)).await.unwrap();
+        let all =
+            within(secs(20), "the client acquires all permits", many.acquire(4)).await.unwrap();
         assert_eq!(free(&redis), "0");
         back(all).await;
     }
@@ -608,7 +611,7 @@ async fn clients_never_hold_more_permits_than_exist() {
             }
         })
     });
-    for done in within(secs(60), "all enter", join_all(workers)).await {
+    for done in within(secs(60), "all tasks finish their rounds", join_all(workers)).await {
         done.unwrap();
     }
     assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("3".into(), vec![]));

@@ -21,7 +21,7 @@ use tokio::{
 const FAILOVER: std::time::Duration = secs(30);
 
 async fn client(redis: &Sentinels) -> Client {
-    Client::connect(&redis.url()).await.expect("the sentinels and the master are up")
+    Client::connect(&redis.url()).await.expect("the sentinels and the primary are up")
 }
 
 async fn acquired(client: &Client, name: &str) -> LockGuard {
@@ -32,7 +32,8 @@ async fn acquired(client: &Client, name: &str) -> LockGuard {
 /// Returns the error with which `builder` fails to connect to `url`, and whether the error is
 /// permanent.
 async fn refusal(builder: ClientBuilder, url: &str) -> (String, bool) {
-    match within(secs(10), url, builder.connect_timeout(secs(3)).connect(url)).await {
+    let connects = builder.connect_timeout(secs(3)).connect(url);
+    match within(secs(10), &format!("`connect` to {url} returns"), connects).await {
         Err(error @ Error::Connect { permanent, .. }) => (error.to_string(), permanent),
         other => panic!("{other:?}"),
     }
@@ -41,7 +42,7 @@ async fn refusal(builder: ClientBuilder, url: &str) -> (String, bool) {
 /// Waits until no Leasehold client is connected to `redis`.
 #[track_caller]
 fn until_left(redis: &Redis) {
-    eventually("no client is connected to the demoted master", SOON, || ours(redis).is_empty());
+    eventually("no client is connected to the demoted primary", SOON, || ours(redis).is_empty());
 }
 
 /// Waits until all running replicas have the data of the primary.
@@ -187,7 +188,7 @@ async fn failover_loss_is_reported_and_a_waiter_acquires() {
     redis.servers()[0].stop();
 
     // then the client reports the loss and its reason, and the waiter acquires
-    let entered = within(FAILOVER, "the waiter enters", waiting).await.unwrap().unwrap();
+    let entered = within(FAILOVER, "the waiter acquires", waiting).await.unwrap().unwrap();
     let reason = within(SOON, "the loss is reported", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     match guard.release().await.unwrap() {
@@ -276,7 +277,7 @@ async fn lock_released_at_the_old_primary_is_free_at_the_new_primary() {
 
     // then no task has had to wait until a lease ended
     for it in all {
-        within(SOON, "nobody is kept out", it).await.unwrap();
+        within(SOON, "the task stops", it).await.unwrap();
     }
 }
 
@@ -335,7 +336,7 @@ async fn failover_may_undo_latch_counts_and_permit_releases() {
             sleep(ms(50)).await;
         }
     };
-    within(FAILOVER, "the new master answers", answers).await;
+    within(FAILOVER, "the new primary replies", answers).await;
     assert!(latch.wait_within(secs(2)).await.unwrap_err().is_busy());
     assert_eq!((latch.count().await.unwrap(), pool.available().await.unwrap()), (1, 0));
 
@@ -505,7 +506,10 @@ async fn sentinel_of_another_primary_misleads_no_client() {
     assert!(has(redis.master(), "door"));
     assert!(ours(other.master()).is_empty());
     release_guard(guard).await;
-    comes_true("it is reported", || log.text().contains("this server is not a Sentinel")).await;
+    comes_true("the client logs that the server is not a Sentinel", || {
+        log.text().contains("this server is not a Sentinel")
+    })
+    .await;
 }
 
 /// Cuts one of three sentinels off, replaces the primary, and waits until all clients follow.
@@ -516,7 +520,7 @@ fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
     let begins = || redis.sentinels()[0].command(&["SENTINEL", "FAILOVER", redis.name()]);
     eventually("the failover begins", FAILOVER, || !begins().is_error());
     let has_received = |sentinel| redis.master_seen_by(sentinel).is_some_and(|it| it != 0);
-    eventually("the other sentinels know the new master", FAILOVER, || {
+    eventually("the other sentinels know the new primary", FAILOVER, || {
         has_received(0) && has_received(1)
     });
     until_left(&redis.servers()[0]);
@@ -687,7 +691,8 @@ async fn login_error_says_that_the_server_may_not_be_a_sentinel() {
         sentinel.command(&["ACL", "DELUSER", "eye"]);
     }
     let (refused, none) = ("sentinel rejected this client", "not a Sentinel");
-    comes_true("each is logged", || log.text().matches(refused).count() == 3).await;
+    comes_true("the client logs three rejections", || log.text().matches(refused).count() == 3)
+        .await;
     assert!(!log.text().contains(none), "{}", log.text());
     assert_eq!(log.text().matches("cannot follow a failover").count(), 1, "{}", log.text());
 }
@@ -709,7 +714,7 @@ async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
             sleep(ms(5)).await;
         }
     };
-    within(secs(8), "it is reported", until_logged).await;
+    within(secs(8), "the client logs the rejected login", until_logged).await;
     let advice = "users are not replicated; create the user on every server";
     assert!(log.text().contains(advice), "{}", log.text());
     let error = client.lock("door").unwrap().acquire_within(secs(1)).await.unwrap_err();
@@ -757,7 +762,7 @@ async fn acl_users_have_exactly_the_permissions_for_a_failover() {
         sentinel.user("narrow", &rest);
         let client = builder.clone().sentinel_credentials("narrow", "secret").connect_lazy(&one);
         let refused = || !sentinel.command(&["ACL", "LOG"]).list().is_empty();
-        eventually(&format!("{missing} is missed"), SOON, refused);
+        eventually(&format!("the sentinel denies a command without {missing}"), SOON, refused);
         drop(client);
         eventually("the client has disconnected from the sentinel", SOON, || {
             sentinel.command(&["ACL", "LOG", "RESET"]);
@@ -1047,7 +1052,9 @@ async fn error_hints_at_translation_only_for_a_never_reached_address() {
     let is_known = |it: &leasehold::Health| {
         it.obstacle.as_ref().is_some_and(|it| it.contains("Connection refused"))
     };
-    let health = crate::common::healed(&client, SOON, "it is known", is_known).await;
+    let health =
+        crate::common::healed(&client, SOON, "`health` reports the refused connection", is_known)
+            .await;
     let obstacle = health.obstacle.unwrap();
     assert!(!obstacle.contains("translate_addresses"), "{obstacle}");
 }
@@ -1104,7 +1111,7 @@ async fn cut_off_primary_with_min_replicas_refuses_new_locks() {
     // then only one side grants the lock, as soon as the old primary has noticed that it has no
     // replica
     let refuses = || redis.servers()[0].command(&["SET", "key", "1"]).is_error();
-    eventually("the old master refuses writes", secs(10), refuses);
+    eventually("the old primary rejects writes", secs(10), refuses);
     let guard = acquired(&outside, "door").await;
     let error = inside.lock("door").unwrap().acquire_within(secs(2)).await.unwrap_err();
     let refused = matches!(&error, Error::NotReady { code, .. } if code == "NOREPLICAS");

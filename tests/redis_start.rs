@@ -48,7 +48,8 @@ async fn lazy_client_waits_for_a_later_server() {
 
     // then the waiter acquires, and both connections are up without a reconnect
     release_guard(entered(waiting).await).await;
-    let health = healed(&client, SOON, "both are up", |health| health.messages_up).await;
+    let health =
+        healed(&client, SOON, "both connections are up", |health| health.messages_up).await;
     assert!(health.is_ready() && health.commands_up, "{health:?}");
     assert_eq!(client.stats().reconnects, 0);
 
@@ -74,7 +75,7 @@ async fn lazy_client_withdraws_requests_of_a_lost_connection() {
     let mut asks = Box::pin(lock.acquire());
     assert!(futures_util::poll!(&mut asks).is_pending());
     proxy.refuse(false);
-    healed(&client, SOON, "it is connected", |health| health.commands_up).await;
+    healed(&client, SOON, "the client is connected", |health| health.commands_up).await;
     proxy.swallow_replies(true);
     assert!(timeout(ms(300), &mut asks).await.is_err());
     eventually("the server grants the lock", SOON, || {
@@ -83,7 +84,8 @@ async fn lazy_client_withdraws_requests_of_a_lost_connection() {
 
     // when the connection is lost, and the task that waits is dropped
     proxy.refuse(true);
-    healed(&client, SOON, "it is gone", |health| !health.commands_up).await;
+    healed(&client, SOON, "the client notices the lost connection", |health| !health.commands_up)
+        .await;
     drop(asks);
     proxy.swallow_replies(false);
     proxy.refuse(false);
@@ -98,7 +100,7 @@ async fn lazy_client_with_a_server_logs_nothing() {
     let (log, _logged) = Log::begin();
     let client = lazy(&redis);
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
-    healed(&client, SOON, "both are up", |health| health.messages_up).await;
+    healed(&client, SOON, "both connections are up", |health| health.messages_up).await;
     assert_eq!((log.text().as_str(), client.stats().reconnects), ("", 0));
 }
 
@@ -136,7 +138,7 @@ async fn release_returns_the_connect_failure_without_a_server() {
     let refused = |health: &Health| {
         health.obstacle.as_ref().is_some_and(|words| words.contains("Connection refused"))
     };
-    healed(&client, SOON, "it is noticed", refused).await;
+    healed(&client, SOON, "`health` reports the refused connection", refused).await;
     let error = guard.release().await.unwrap_err();
     assert!(error.to_string().contains("Connection refused"), "{error}");
 }
@@ -154,7 +156,7 @@ async fn lazy_client_reports_a_wrong_password_until_it_is_accepted() {
     let mut admin = Connection::open(redis.port());
     admin.command(&["AUTH", "right"]);
     admin.command(&["CONFIG", "SET", "requirepass", "later"]);
-    let guard = within(SOON, "a grant", client.lock("door").unwrap().acquire()).await;
+    let guard = within(SOON, "the client acquires", client.lock("door").unwrap().acquire()).await;
     release_guard(guard.unwrap()).await;
 }
 
@@ -163,12 +165,16 @@ async fn lazy_client_outlives_a_restart_of_its_server() {
     let redis = Redis::start();
     let client = lazy(&redis);
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
-    healed(&client, SOON, "both are up", |health| health.messages_up).await;
+    healed(&client, SOON, "both connections are up", |health| health.messages_up).await;
     redis.stop();
-    let down = healed(&client, SOON, "it is noticed", |health| !health.is_ready()).await;
+    let down =
+        healed(&client, SOON, "the client is no longer ready", |health| !health.is_ready()).await;
     assert!(!down.commands_up && down.round_trip.is_none(), "{down:?}");
     redis.start_again();
-    healed(&client, SOON, "it is back", |health| health.is_ready() && health.messages_up).await;
+    healed(&client, SOON, "the client is ready again", |health| {
+        health.is_ready() && health.messages_up
+    })
+    .await;
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!(client.stats().reconnects, 2);
 }
@@ -188,9 +194,12 @@ fn lazy_client_checks_its_settings_without_a_runtime() {
 
     let client = lazy(&redis);
     let runtime = Runtime::new().unwrap();
-    runtime.block_on(healed(&client, SOON, "a probe is a call, too", |health| {
-        health.is_ready() && health.messages_up
-    }));
+    runtime.block_on(healed(
+        &client,
+        SOON,
+        "the health check connects the lazy client",
+        |health| health.is_ready() && health.messages_up,
+    ));
     runtime.block_on(async {
         release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     });
@@ -253,10 +262,13 @@ async fn logged_about(redis: &Redis, url: &str) -> String {
     // A lazy client logs each of these lines once, although its connection is lost and restored.
     let (log, _logged) = Log::begin();
     let client = Client::connect_lazy(url).unwrap();
-    healed(&client, SOON, "it is there", |health| health.commands_up && health.messages_up).await;
+    healed(&client, SOON, "both connections are up", |health| {
+        health.commands_up && health.messages_up
+    })
+    .await;
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     let back = |health: &Health| health.commands_up && client.stats().reconnects > 0;
-    healed(&client, SOON, "it is back", back).await;
+    healed(&client, SOON, "the client has reconnected", back).await;
     for line in eager.lines() {
         let words = line.split_once("leasehold: ").unwrap().1;
         assert_eq!(log.text().matches(words).count(), 1, "{words}: {}", log.text());
@@ -310,7 +322,8 @@ async fn single_server_url_of_a_cluster_node_logs_one_warning() {
 async fn health_check_describes_a_healthy_server() {
     let redis = Redis::start();
     let client = client(&redis).await;
-    let health = healed(&client, SOON, "both are up", |health| health.messages_up).await;
+    let health =
+        healed(&client, SOON, "both connections are up", |health| health.messages_up).await;
     assert!(health.is_ready() && health.commands_up, "{health:?}");
     assert!(health.round_trip.is_some_and(|took| took < SOON));
     let reported = (health.role, health.eviction_policy.as_deref(), health.holds_in_doubt);
@@ -328,7 +341,7 @@ async fn health_does_not_wait_for_a_lost_connection() {
     let refused = |health: &Health| {
         health.obstacle.as_ref().is_some_and(|words| words.contains("Connection refused"))
     };
-    healed(&client, SOON, "what is in the way", refused).await;
+    healed(&client, SOON, "`health` reports the refused connection", refused).await;
     let start = Instant::now();
     let health = client.health().await;
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
@@ -347,7 +360,12 @@ async fn health_of_a_hanging_server_returns_in_time() {
     assert!(health.commands_up && health.round_trip.is_none(), "{health:?}");
     assert!(health.obstacle.unwrap().contains("timed out after 200ms"));
     redis.resume();
-    assert!(healed(&client, SOON, "it goes on", Health::is_ready).await.round_trip.is_some());
+    assert!(
+        healed(&client, SOON, "the client is ready again", Health::is_ready)
+            .await
+            .round_trip
+            .is_some()
+    );
 }
 
 #[tokio::test]
@@ -359,9 +377,9 @@ async fn health_check_names_a_busy_server() {
     other.send(&["EVAL", "while true do end", "0"]).unwrap();
     let busy =
         |health: &Health| health.obstacle.as_ref().is_some_and(|words| words.contains("BUSY"));
-    healed(&client, SOON, "it is busy", busy).await;
+    healed(&client, SOON, "`health` reports the busy server", busy).await;
     redis.command(&["SCRIPT", "KILL"]);
-    healed(&client, SOON, "it goes on", Health::is_ready).await;
+    healed(&client, SOON, "the client is ready again", Health::is_ready).await;
 }
 
 #[tokio::test]
@@ -382,7 +400,7 @@ async fn fail_fast_client_rejects_calls_at_once_in_an_outage() {
     let (guard, released) = (door.acquire().await.unwrap(), gate.acquire().await.unwrap());
     redis.stop();
     let is_away = |health: &Health| !health.commands_up;
-    healed(&client, SOON, "the loss is seen", is_away).await;
+    healed(&client, SOON, "the client notices the lost connection", is_away).await;
 
     let start = Instant::now();
     let refused = [
@@ -398,7 +416,7 @@ async fn fail_fast_client_rejects_calls_at_once_in_an_outage() {
     }
     drop(released);
     redis.start_again();
-    healed(&client, SOON, "the server is back", Health::is_ready).await;
+    healed(&client, SOON, "the client is ready again", Health::is_ready).await;
     release_guard(gate.acquire_within(SOON).await.unwrap()).await;
     release_guard(guard).await;
 }

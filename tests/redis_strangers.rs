@@ -132,7 +132,7 @@ async fn release_removes_about_a_hundred_dead_queue_entries_at_most() {
     assert!(released.elapsed() < secs(2), "{:?}", released.elapsed());
     let guard = entered(waiting).await;
     let calls = redis.calls().since(&before);
-    println!("in after {:?}: {calls}", released.elapsed());
+    println!("acquired after {:?}: {calls}", released.elapsed());
     assert!(released.elapsed() < secs(2), "{:?}", released.elapsed());
     assert!(calls.of("zpopmin") <= 110, "{calls}");
     release_guard(guard).await;
@@ -321,7 +321,7 @@ async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
         longest = longest.max(asked.elapsed());
         sleep(ms(5)).await;
     }
-    println!("the longest of three questions: {longest:?}");
+    println!("the slowest of three requests: {longest:?}");
     assert!(longest < secs(2), "{longest:?}");
     // A busy machine delays some operations, but not all of them.
     let slow = redis.command(&["SLOWLOG", "LEN"]).number();
@@ -331,7 +331,7 @@ async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
 
     // and when the hash is deleted, the waiter acquires
     release_by_hand(&redis, "poison");
-    let guard = within(SOON, "it enters", waiting).await.unwrap().unwrap();
+    let guard = within(SOON, "the waiter acquires", waiting).await.unwrap().unwrap();
     assert_eq!(places(&redis, "poison"), 0);
     assert!(subscribers(&redis, &channel("poison")) <= 1);
     assert!(subscribers(&redis, &queuers("poison")) <= 1);

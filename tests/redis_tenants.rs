@@ -510,7 +510,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         assert!(!reserved || left <= 750, "{owner}: {left}");
 
         // then the waiter acquires soon, and no other client does
-        let guard = within(SOON, "it enters", waiting).await.unwrap().unwrap();
+        let guard = within(SOON, "the waiter acquires", waiting).await.unwrap().unwrap();
         let took = released.elapsed();
         println!("{forged:?}: {took:?}");
         // The waiter was notified: its own timer would take longer.

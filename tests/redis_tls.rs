@@ -42,7 +42,7 @@ async fn lasting_refusal(builder: ClientBuilder, url: &str) -> String {
 async fn refused(builder: ClientBuilder, url: &str) -> (String, bool) {
     let start = Instant::now();
     let connected = builder.connect_timeout(secs(2)).connect(url);
-    match within(secs(10), url, connected).await {
+    match within(secs(10), &format!("`connect` to {url} returns"), connected).await {
         Ok(_) => panic!("the client connected to {url}"),
         Err(Error::Connect { server, reason, permanent: lasting, .. }) => {
             assert!(start.elapsed() < secs(4), "{:?}", start.elapsed());
@@ -276,7 +276,7 @@ async fn lock_is_a_key_of_the_selected_database() {
     let in_3 = by_url.lock("door").unwrap().acquire().await.unwrap();
     assert_eq!(keyspace(&redis), ["db3:keys=1"]);
     let in_5 = by_setting.lock("door").unwrap().try_acquire().await.unwrap();
-    let in_5 = in_5.expect("another database is another lock");
+    let in_5 = in_5.expect("a lock of the same name in another database is free");
     assert_eq!(keyspace(&redis), ["db3:keys=1", "db5:keys=1"]);
     assert!(keys(&redis).is_empty());
     release_guard(in_3).await;
@@ -327,7 +327,7 @@ async fn both_connections_have_the_client_id() {
 
     // When the client is dropped, the server no longer lists it.
     drop(client);
-    testkit::eventually("both are closed", SOON, || count() == 0);
+    testkit::eventually("both connections are closed", SOON, || count() == 0);
 }
 
 /// Former bug: the client connected without TLS, and no error reported this.

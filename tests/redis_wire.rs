@@ -318,7 +318,12 @@ async fn waiter_acquires_when_a_dead_java_lease_ends() {
     let before = redis.calls();
 
     // when a client waits for the lock
-    let guard = within(SOON, "the lease ends", client.lock("door").unwrap().acquire()).await;
+    let guard = within(
+        SOON,
+        "the client acquires when the lease ends",
+        client.lock("door").unwrap().acquire(),
+    )
+    .await;
 
     // then the client acquires when the lease ends, and not before. It sends requests when it is
     // subscribed, soon after that, and at the end of the lease. Redis rounds the remaining time
@@ -386,7 +391,10 @@ async fn release_of_a_lost_hold_publishes_nothing() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().lease(ms(50)).acquire().await.unwrap();
-    assert_eq!(within(SOON, "it ends", guard.lost()).await, LostReason::Expired);
+    assert_eq!(
+        within(SOON, "the client reports the loss", guard.lost()).await,
+        LostReason::Expired
+    );
     redis.command(&["DEL", "door"]);
     hold_by_hand(&redis, "door", JAVA, secs(20));
     let mut java = Listener::to(&redis, &channel("door"));
@@ -465,7 +473,7 @@ async fn acquire_is_retried_after_a_lost_reply_and_counts_once() {
     let t = Flaky::new().await;
     t.lose_next_reply();
     let lock = t.client.lock("door").unwrap();
-    let guard = within(SOON, "it is granted", lock.acquire()).await.unwrap();
+    let guard = within(SOON, "the client retries `acquire`", lock.acquire()).await.unwrap();
 
     assert_eq!(t.proxy.lost_replies(), 1);
     assert_eq!(t.count(guard.owner()), Reply::Text("1".into()));
@@ -478,7 +486,7 @@ async fn try_acquire_retried_after_a_lost_reply_counts_once() {
     let t = Flaky::new().await;
     t.lose_next_reply();
     let lock = t.client.lock("door").unwrap();
-    let guard = within(SOON, "it is granted", lock.try_acquire()).await.unwrap();
+    let guard = within(SOON, "the client retries `try_acquire`", lock.try_acquire()).await.unwrap();
     let guard = guard.expect("the lock is free");
 
     assert_eq!(t.proxy.lost_replies(), 1);
@@ -491,7 +499,7 @@ async fn release_with_a_lost_reply_succeeds() {
     let t = Flaky::new().await;
     let guard = t.client.lock("door").unwrap().acquire().await.unwrap();
     t.lose_next_reply();
-    let released = within(SOON, "it is answered", guard.release()).await.unwrap();
+    let released = within(SOON, "the client retries `release`", guard.release()).await.unwrap();
 
     assert_eq!(t.proxy.lost_replies(), 1);
     assert_eq!(released, Release::Released);
@@ -509,7 +517,7 @@ async fn release_with_a_lost_reply_succeeds_after_java_acquired() {
     hold_by_hand(&t.redis, "door", JAVA, secs(20));
 
     // then the release has ended the holder's own hold, and the Java hold remains
-    let released = within(SOON, "it is answered", releasing).await.unwrap().unwrap();
+    let released = within(SOON, "the client retries `release`", releasing).await.unwrap().unwrap();
     assert_eq!(released, Release::Released);
     assert_eq!(hash(&t.redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
 }
@@ -520,11 +528,11 @@ async fn reentry_and_release_count_once_after_lost_replies() {
     let guard = t.client.lock("door").unwrap().acquire().await.unwrap();
 
     t.lose_next_reply();
-    let again = within(SOON, "it is answered", guard.reenter()).await.unwrap();
+    let again = within(SOON, "the client retries `reenter`", guard.reenter()).await.unwrap();
     assert_eq!((t.count(guard.owner()), guard.count()), (Reply::Text("2".into()), 2));
 
     t.lose_next_reply();
-    let released = within(SOON, "it is answered", again.release()).await.unwrap();
+    let released = within(SOON, "the client retries `release`", again.release()).await.unwrap();
     assert_eq!(released, Release::StillHeld { count: 1 });
     assert_eq!((t.count(guard.owner()), guard.count()), (Reply::Text("1".into()), 1));
 

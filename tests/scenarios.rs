@@ -102,7 +102,8 @@ impl Setup {
 async fn wait_at_a_stopped_server_fails_at_its_timeout(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     t.redis.stop();
-    let error = within(SOON, "it ends", t.ours().acquire_within(secs(3))).await.unwrap_err();
+    let error =
+        within(SOON, "`acquire_within` fails", t.ours().acquire_within(secs(3))).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
 }
 
@@ -123,7 +124,9 @@ async fn fixed_lease_expires_and_its_guard_reports_the_loss(wait_strategy: WaitS
     let start = Instant::now();
     let guard = t.ours().lease(secs(2)).acquire().await.unwrap();
 
-    let entered = within(SOON, "the lease ends", t.theirs().acquire()).await.unwrap();
+    let entered = within(SOON, "the client acquires when the lease ends", t.theirs().acquire())
+        .await
+        .unwrap();
     assert!(start.elapsed() >= secs(2), "{:?}", start.elapsed());
 
     match guard.release().await.unwrap() {
@@ -363,7 +366,7 @@ async fn count_together(clients: Vec<Client>, rounds: u32, wait_strategy: WaitSt
         })
     });
     let counting = join_all(counting.collect::<Vec<_>>());
-    let done = within(secs(180), "all have counted", counting).await;
+    let done = within(secs(180), "all tasks have counted", counting).await;
     done.into_iter().for_each(Result::unwrap);
     number.count.load(Relaxed)
 }
@@ -455,7 +458,7 @@ async fn tasks_on_few_names_leave_no_subscription() {
         })
     });
     let tasks = join_all(tasks.collect::<Vec<_>>());
-    let done = within(secs(60), "all are done", tasks).await;
+    let done = within(secs(60), "all tasks end", tasks).await;
     done.into_iter().for_each(Result::unwrap);
 
     eventually("no client is subscribed", SOON, || {

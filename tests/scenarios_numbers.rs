@@ -44,7 +44,7 @@ async fn permits_added_to_a_missing_semaphore_create_the_semaphore() {
     let pool = pool(&redis).await;
     assert_eq!(pool.add(1).await.unwrap(), 1);
     assert_eq!(pool.add(1).await.unwrap(), 2);
-    let guard = within(SOON, "there are enough", pool.acquire(2)).await.unwrap();
+    let guard = within(SOON, "the client acquires two permits", pool.acquire(2)).await.unwrap();
     assert_eq!(guard.permits(), 2);
     guard.release().await.unwrap().into_result().unwrap();
 }
@@ -109,7 +109,7 @@ async fn waiter_for_many_permits_acquires_when_all_returned() {
         assert!(!waits.is_finished());
         guard.release().await.unwrap().into_result().unwrap();
     }
-    let five = within(SOON, "it enters", waits).await.unwrap().unwrap();
+    let five = within(SOON, "the waiter acquires five permits", waits).await.unwrap().unwrap();
     assert!(start.elapsed() >= ms(600));
     assert_eq!(pool.available().await.unwrap(), 0);
     assert!(pool.try_acquire(1).await.unwrap().is_none());
@@ -168,7 +168,7 @@ async fn crowd(clients: usize, rounds: u32, permits: u32, all: impl Fn(u32) -> u
     });
     let work: Vec<_> = work.collect();
     let wanted = u32::try_from(work.len()).unwrap() * rounds;
-    for done in within(secs(120), "all enter", join_all(work)).await {
+    for done in within(secs(120), "all tasks finish their rounds", join_all(work)).await {
         done.unwrap();
     }
     assert_eq!(count.load(Relaxed), wanted);
@@ -199,7 +199,7 @@ async fn latch_wait_ends_when_the_latch_opens_or_at_its_timeout() {
     let waits = tokio::spawn(async move { latch.wait_within(secs(10)).await });
     sleep(ms(300)).await;
     other.count_down().await.unwrap();
-    within(SOON, "it passes", waits).await.unwrap().unwrap();
+    within(SOON, "the waiter passes the latch", waits).await.unwrap().unwrap();
 }
 
 /// testCountDown, testCount
@@ -246,7 +246,7 @@ async fn fifty_waiting_tasks_pass_after_fifty_counts() {
         let counter = tokio::spawn(async move { counts.count_down().await.map(|_| 0).unwrap() });
         [waiter, counter]
     });
-    for seen in within(secs(10), "all pass", join_all(tasks)).await {
+    for seen in within(secs(10), "all tasks end", join_all(tasks)).await {
         assert_eq!(seen.unwrap(), 0);
     }
 }

@@ -128,7 +128,8 @@ async fn waiter_acquires_when_a_lease_ends() {
     let t = Setup::of(1).await;
     let first = t.leased(secs(2)).acquire().await.unwrap();
     let begun = Instant::now();
-    let second = within(SOON, "it expires", t.other.acquire()).await.unwrap();
+    let second =
+        within(SOON, "the client acquires when the lease ends", t.other.acquire()).await.unwrap();
     assert!(begun.elapsed() > ms(1_800), "{:?}", begun.elapsed());
     assert!(!t.one.release_id(first.ids()[0]).await.unwrap());
     assert!(matches!(first.release().await.unwrap(), Release::NotHeld { .. }));
@@ -168,7 +169,7 @@ async fn waiter_without_free_permits_waits_for_a_release() {
     sleep(ms(200)).await;
     assert!(!waits.is_finished());
     release_guard(guard).await;
-    let guard = within(SOON, "it is reported", waits).await.unwrap().unwrap();
+    let guard = within(SOON, "the waiter acquires", waits).await.unwrap().unwrap();
     assert_eq!(t.one.available().await.unwrap(), 0);
     release_guard(guard).await;
     assert_eq!(t.one.available().await.unwrap(), 1);
@@ -251,7 +252,7 @@ async fn count_up(clients: usize, times: i64) {
             }
         }));
     }
-    within(secs(120), "all have counted", join_all(tasks)).await;
+    within(secs(120), "all tasks have counted", join_all(tasks)).await;
     assert_eq!(counted.load(SeqCst), i64::try_from(clients).unwrap() * times);
     assert_eq!(t.counts().await, [1, 0, 1]);
 }
@@ -272,7 +273,12 @@ async fn sixteen_clients_lose_no_increment_under_one_permit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn free_permit_is_granted_at_once() {
     let t = Setup::of(1).await;
-    release_guard(within(SOON, "it is free", t.leased(secs(5)).acquire()).await.unwrap()).await;
+    release_guard(
+        within(SOON, "the client acquires the free permit", t.leased(secs(5)).acquire())
+            .await
+            .unwrap(),
+    )
+    .await;
     assert_eq!(t.client.stats().granted, 1);
 }
 

@@ -71,7 +71,7 @@ async fn fifty_readers_are_kept_for_longer_than_their_ttl() {
         sleep(secs(5)).await;
         release_share(guard).await;
     });
-    within(secs(30), "all have read", join_all(reading)).await;
+    within(secs(30), "all readers acquire and release", join_all(reading)).await;
     assert!(keys(&redis).is_empty());
 }
 
@@ -195,7 +195,10 @@ async fn expired_reader_reports_the_loss_and_blocks_no_other_reader() {
     let t = Setup::new().await;
     let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
     let second = reads(&t.other).await.expect("both readers may hold the lock");
-    assert_eq!(within(SOON, "its lease ends", first.lost()).await, LostReason::Expired);
+    assert_eq!(
+        within(SOON, "the client reports the loss", first.lost()).await,
+        LostReason::Expired
+    );
     // In the same situation, Redisson's `unlock` reports nothing.
     let release = first.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
@@ -208,7 +211,8 @@ async fn writer_acquires_when_another_lease_ends() {
     let t = Setup::new().await;
     let began = Instant::now();
     let first = t.one.write().lease(secs(2)).acquire().await.unwrap();
-    let second = within(SOON, "it enters", t.other.write().acquire()).await.unwrap();
+    let second =
+        within(SOON, "the second writer acquires", t.other.write().acquire()).await.unwrap();
     assert!(began.elapsed() >= secs(2), "{:?}", began.elapsed());
     let release = first.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
@@ -343,7 +347,7 @@ async fn at_random(clients: Vec<Client>, rounds: u32) -> u32 {
         })
     });
     let all = join_all(tasks.collect::<Vec<_>>());
-    let done = within(secs(180), "all are done", all).await;
+    let done = within(secs(180), "all tasks end", all).await;
     done.into_iter().for_each(Result::unwrap);
     assert!(room.most_readers.load(SeqCst) > 1, "several readers were inside at once");
     room.rounds.load(SeqCst)

@@ -86,7 +86,9 @@ async fn requests_of_different_keys_or_no_key_run_concurrently() {
 async fn request_is_not_served_while_another_client_holds_its_key() {
     let (work, store) = (Work::default(), MemoryStore::new());
     let _guard = Client::with_store(&store).lock("a").unwrap().acquire().await.unwrap();
-    let [reply] = &work.send(&store, &["a"]).await[..] else { panic!("there is one reply") };
+    let [reply] = &work.send(&store, &["a"]).await[..] else {
+        panic!("the service did not return exactly one reply")
+    };
     let error = reply.as_ref().unwrap_err().downcast_ref::<Error>().unwrap();
     assert!(error.is_busy(), "{error}");
     assert_eq!(work.most(), 0);

@@ -140,7 +140,7 @@ fn http_returns_200_at_the_leader_and_503_at_other_candidates() {
     let leader = candidate(&redis, "one", &["--http", &here, "jobs"]);
     leader.wait_for("one 1");
     let waiting = candidate(&redis, "other", &["--http", &there, "jobs"]);
-    eventually("the other knows the leader", SOON, || {
+    eventually("the other candidate knows the leader", SOON, || {
         get(&there).is_some_and(|(code, shown)| code == 503 && shown["leader"] == "one")
     });
     let (code, shown) = get(&here).unwrap();

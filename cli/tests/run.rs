@@ -397,7 +397,8 @@ fn lost_lock_ends_the_command_and_returns_76() {
     redis.command(&["DEL", "door"]);
     let ended = process.ended();
     assert_eq!(ended.code, 76);
-    let (before, after) = ended.err.split_once("\nterm\n").expect("the command got TERM");
+    let (before, after) =
+        ended.err.split_once("\nterm\n").expect("the command writes `term` when it receives TERM");
     assert!(before.starts_with("leasehold: run `door`: lock lost: "), "{before}");
     assert!(before.contains("; the command gets TERM"), "{before}");
     assert!(after.ends_with("; check the result of the command\n"), "{after}");
@@ -502,7 +503,7 @@ fn command_dies_with_leasehold_when_the_watcher_died_first() {
     let process = shell(&redis, &[], "echo own $$; while :; do sleep 0.02; done");
     let child = pid_in(&process.wait_for("own"));
     let others = process.children();
-    let watcher = others.into_iter().find(|pid| *pid != child).expect("there is a watcher");
+    let watcher = others.into_iter().find(|pid| *pid != child).expect("the process has a watcher");
     kill(watcher, Signal::KILL);
     process.signal(Signal::KILL);
     eventually("the command has ended", SOON, || !is_alive(child));

@@ -69,8 +69,8 @@ fn note(scenario: &str, way: Way, figure: &str, wake_up: Option<Duration>) {
 pub fn table(notes: &str) -> String {
     let mut rows: BTreeMap<String, BTreeMap<Way, Value>> = BTreeMap::new();
     for note in notes.lines() {
-        let note: Value = serde_json::from_str(note).expect("a line of JSON");
-        let scenario = note["scenario"].as_str().expect("a scenario").to_owned();
+        let note: Value = serde_json::from_str(note).expect("each line is JSON");
+        let scenario = note["scenario"].as_str().expect("each line has a `scenario`").to_owned();
         let way = match note["way"].as_str() == Some("Rust → Java") {
             true => Way::RustToJava,
             false => Way::JavaToRust,

@@ -98,7 +98,7 @@ fn spin_lock_waiter_acquires_when_a_plain_lock_is_released() {
         let left = holder.unlock("door");
 
         let delay = wake_up(&left, &waiting.wait(SECOND * 10));
-        assert!(delay < AT_ONCE, "{way}: entered after {delay:?}");
+        assert!(delay < AT_ONCE, "{way}: the waiter acquired after {delay:?}");
         assert!(waiter.spin().unlock("door").is_true());
         woken("lock: spin lock after lock", way, delay);
     }

@@ -286,10 +286,10 @@ pub(crate) enum Outcome {
 /// assert!(lock.holder().await?.is_none());
 ///
 /// let guard = lock.acquire().await?;
-/// let holder = lock.holder().await?.expect("it is held");
+/// let holder = lock.holder().await?.expect("the lock is held");
 /// assert_eq!(holder.owner(), guard.owner());
 /// assert_eq!(holder.count(), 1);
-/// assert!(holder.remaining().expect("it has a lease").as_secs() >= 29);
+/// assert!(holder.remaining().expect("the hold has a lease").as_secs() >= 29);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -321,7 +321,7 @@ impl Holder {
     /// let client = leasehold::Client::in_memory();
     /// let lock = client.lock("orders:42")?;
     /// let guard = lock.acquire().await?;
-    /// let holder = lock.holder().await?.expect("it is held");
+    /// let holder = lock.holder().await?.expect("the lock is held");
     /// assert_eq!(holder.owner(), guard.owner());
     /// # Ok(()) }
     /// ```
@@ -341,7 +341,7 @@ impl Holder {
     /// let client = leasehold::Client::in_memory();
     /// let lock = client.lock("orders:42")?;
     /// let guard = lock.acquire().await?;
-    /// let holder = lock.holder().await?.expect("it is held");
+    /// let holder = lock.holder().await?.expect("the lock is held");
     /// let again = guard.reenter().await?;
     /// assert_eq!(holder.count(), 1); // as it was when we asked
     /// # Ok(()) }
@@ -362,7 +362,7 @@ impl Holder {
     /// let client = leasehold::Client::in_memory();
     /// let lock = client.lock("orders:42")?;
     /// let guard = lock.acquire().await?;
-    /// let holder = lock.holder().await?.expect("it is held");
+    /// let holder = lock.holder().await?.expect("the lock is held");
     /// assert!(holder.remaining().is_some_and(|left| left.as_secs() <= 30));
     /// # Ok(()) }
     /// ```

@@ -17,7 +17,7 @@ use super::Owner;
 /// assert!(election.leader().await?.is_none());
 ///
 /// let leadership = election.campaign("10.0.0.1:8080").await?;
-/// let leader = election.leader().await?.expect("it leads");
+/// let leader = election.leader().await?.expect("the candidate leads");
 /// assert_eq!(leader.value(), Some("10.0.0.1:8080"));
 /// assert_eq!(leader.term(), Some(leadership.term()));
 /// # Ok(()) }

@@ -88,7 +88,7 @@ fn leaf(subject: &str, usage: ExtendedKeyUsagePurpose) -> CertificateParams {
 }
 
 fn new_key() -> KeyPair {
-    KeyPair::generate().expect("there is randomness for a key")
+    KeyPair::generate().expect("the system has random bytes for a key")
 }
 
 static AUTHORITIES: AtomicUsize = AtomicUsize::new(0);

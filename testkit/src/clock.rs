@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn wait_ends_when_the_condition_is_true() {
         let mut asked = 0;
-        eventually("asked three times", Duration::from_secs(5), || {
+        eventually("the check has run three times", Duration::from_secs(5), || {
             asked += 1;
             asked == 3
         });
@@ -74,7 +74,7 @@ mod tests {
         let (asked, mut checked) = (Cell::new(0), 0);
         let ask = || asked.set(asked.get() + 1);
         eventually_with_requests(
-            "twice",
+            "the request was sent twice",
             Duration::from_secs(5),
             Duration::from_millis(1),
             ask,
@@ -87,8 +87,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "not within 20ms: pigs fly")]
+    #[should_panic(expected = "not within 20ms: the port is open")]
     fn failed_wait_names_its_condition() {
-        eventually("pigs fly", Duration::from_millis(20), || false);
+        eventually("the port is open", Duration::from_millis(20), || false);
     }
 }

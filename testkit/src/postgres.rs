@@ -139,7 +139,7 @@ impl Drop for Postgres {
 /// let session = postgres.session();
 /// session.tell("CREATE TABLE t (); SELECT pg_advisory_lock(1);");
 /// let locked = || postgres.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == "1";
-/// testkit::eventually("it has done so", std::time::Duration::from_secs(5), locked);
+/// testkit::eventually("the session has the lock", std::time::Duration::from_secs(5), locked);
 /// ```
 #[derive(Debug)]
 pub struct Session {

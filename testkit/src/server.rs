@@ -112,7 +112,7 @@ impl Redis {
     ///
     /// If the server was started without [`Options::unix_socket`].
     pub fn unix_url(&self) -> String {
-        assert!(self.options.unix_socket, "started without `.unix_socket()`");
+        assert!(self.options.unix_socket, "the server was started without `.unix_socket()`");
         format!("unix://{}", self.dir().join(SOCKET).display())
     }
 
@@ -131,7 +131,7 @@ impl Redis {
     ///
     /// If the server was started without [`Options::tls`].
     pub fn tls_port(&self) -> u16 {
-        self.ports.tls.expect("started without `.tls()`")
+        self.ports.tls.expect("the server was started without `.tls()`")
     }
 
     /// The certificate of the authority that signed the certificates of the server and the client.
@@ -369,8 +369,9 @@ impl Redis {
     }
 
     fn pem(&self, name: &str) -> String {
-        assert!(self.options.tls, "started without `.tls()`");
-        fs::read_to_string(self.dir().join(name)).expect("written before the server started")
+        assert!(self.options.tls, "the server was started without `.tls()`");
+        fs::read_to_string(self.dir().join(name))
+            .expect("the file was written before the server started")
     }
 
     fn with_process<T>(&self, act: impl FnOnce(&Tethered) -> T) -> T {

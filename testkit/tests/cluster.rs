@@ -315,7 +315,7 @@ fn primary_that_only_clients_reach_is_replaced() {
     eventually("the replica accepts writes", LONG, || {
         !replica.command(&["SET", "key", "new"]).is_error()
     });
-    eventually("the old master rejects requests", LONG, || {
+    eventually("the old primary rejects requests", LONG, || {
         let output = Connection::open(cluster.announced_port(&old)).command(&["GET", "key"]);
         output.is_error() && output.error().starts_with("CLUSTERDOWN")
     });

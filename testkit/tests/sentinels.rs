@@ -232,7 +232,7 @@ fn partition_may_have_a_primary_on_each_side() {
     redis.links().split(&side, &["redis-1", "redis-2", "sentinel-1", "sentinel-2"]);
 
     // when the other Sentinels have replaced the master, then this Sentinel still names the old one
-    eventually("the other Sentinels have another master", LONG, || {
+    eventually("the other Sentinels have another primary", LONG, || {
         [1, 2].into_iter().all(|it| redis.master_seen_by(it).is_some_and(|master| master != 0))
     });
     assert_eq!(redis.master_seen_by(0), Some(0));

@@ -62,7 +62,7 @@ pub(crate) fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
         .masters()
         .into_iter()
         .find(|node| node.port() != owner)
-        .expect("the cluster has several masters")
+        .expect("the cluster has several primaries")
 }
 
 /// Whether this node, which may be a replica, has a key `name`.

@@ -91,7 +91,7 @@ pub(crate) async fn healed(
 
 /// Returns the guard of `waiter`, which must acquire within `SOON`.
 pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
-    let entered = within(SOON, "the waiter enters", waiter).await;
+    let entered = within(SOON, "the waiter acquires", waiter).await;
     entered.expect("the waiter does not panic").expect("the waiter acquires")
 }
 
@@ -400,7 +400,7 @@ impl Drop for Chain {
 pub(crate) async fn stopped_and_next(redis: &Redis) -> (u64, u64) {
     let lock = client(redis).await.fenced_lock("orders:42").expect("the name is valid");
     let stopped = lock.clone().lease(ms(100)).acquire().await.expect("the server is up");
-    let next = within(SOON, "the next one enters", lock.acquire()).await;
+    let next = within(SOON, "the second holder acquires", lock.acquire()).await;
     let next = next.expect("the server is up");
     (stopped.token(), next.token())
 }
@@ -408,7 +408,7 @@ pub(crate) async fn stopped_and_next(redis: &Redis) -> (u64, u64) {
 /// Returns how long it takes to acquire `lock`, which must not be longer than `bound`.
 pub(crate) async fn entry(lock: Lock, bound: Duration) -> Duration {
     let begun = tokio::time::Instant::now();
-    let guard = within(bound, "it enters", lock.acquire()).await;
+    let guard = within(bound, "the client acquires", lock.acquire()).await;
     let took = begun.elapsed();
     release_guard(guard.expect("the server is up")).await;
     took

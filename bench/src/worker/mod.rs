@@ -42,7 +42,7 @@ pub fn main(weigh: Weigh) -> ExitCode {
     };
     let threads = threads.parse().expect("THREADS is a number");
     let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.expect("a runtime starts");
+    let runtime = runtime.expect("the runtime starts");
     match library.as_str() {
         "leasehold" => serve::<Leasehold>(&runtime, url, weigh),
         "leasehold-beside" => serve::<Beside>(&runtime, url, weigh),
@@ -65,7 +65,7 @@ pub fn main(weigh: Weigh) -> ExitCode {
         "rlock" => serve::<RLock>(&runtime, url, weigh),
         "rsmq" => serve::<Messages>(&runtime, url, weigh),
         "rslock" => serve::<RsLock>(&runtime, url, weigh),
-        other => panic!("no library {other}"),
+        other => panic!("unknown library `{other}`"),
     }
     ExitCode::SUCCESS
 }

@@ -97,7 +97,7 @@ impl OnCluster {
     fn replace(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
-        eventually("the replica is the master and accepts requests", FAILOVER, || {
+        eventually("the replica is the primary and accepts requests", FAILOVER, || {
             serves(&on.replica)
         });
         let served = now();
@@ -136,7 +136,7 @@ impl OnCluster {
         let owner = self.cluster.owner_of(slot);
         let mut others = self.cluster.masters();
         others.retain(|it| it.port() != owner.port());
-        self.cluster.move_slot(slot, rng.choice(&others).expect("there are three masters"));
+        self.cluster.move_slot(slot, rng.choice(&others).expect("the cluster has three primaries"));
         self.cluster.wait_until_ok();
         HealedFault { names: Some([name.clone()].into()), ..healed(Fault::SlotMoved, from) }
     }
@@ -192,7 +192,7 @@ impl Site for OnCluster {
             return self.move_slot(rng);
         }
         let master = self.any_master(rng);
-        let replica = self.cluster.replicas_of(&master).pop().expect("each master has a replica");
+        let replica = self.cluster.replicas_of(&master).pop().expect("each primary has a replica");
         let names = Some(self.names_on(&master)).filter(|names| !names.is_empty());
         let on = Victims { master, replica };
         let healed_fault = match fault {

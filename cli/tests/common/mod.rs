@@ -122,21 +122,25 @@ impl Process {
             text.lines().find(|line| line.starts_with(start)).map(str::to_owned)
         };
         let mut found = None;
-        let what = || format!("`{start}`: {:?} {:?}", self.out.lock(), self.err.lock());
         let limit = if line().is_some() { ms(1) } else { SOON };
         if !poll(limit, || {
             found = line();
             found.is_some()
         }) {
-            panic!("no line {}", what());
+            panic!(
+                "no output line begins with `{start}`: stdout {:?}, stderr {:?}",
+                self.out.lock(),
+                self.err.lock()
+            );
         }
-        found.expect("the loop ends with the line")
+        found.expect("the loop above found the line")
     }
 
     /// Waits until the process has written this text to stderr.
     #[track_caller]
     pub(crate) fn wait_for_error(&self, text: &str) {
-        eventually(text, SOON, || self.err.lock().unwrap().contains(text));
+        let what = format!("stderr contains `{text}`");
+        eventually(&what, SOON, || self.err.lock().unwrap().contains(text));
     }
 
     pub(crate) fn write(&self, text: &str) {

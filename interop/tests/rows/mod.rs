@@ -263,7 +263,7 @@ pub(crate) fn rust_waiter_polls_a_java_spin_lock<S: Servers>(both: &Together<S>)
         let left = holder.unlock("door");
 
         let delay = wake_up(&left, &waiting.wait(SECOND * 10));
-        assert!(delay < AT_ONCE, "{way}: entered after {delay:?}");
+        assert!(delay < AT_ONCE, "{way}: the waiter acquired after {delay:?}");
         assert!(waiter.unlock("door").is_true());
         woken(&both.redis.row(Kind::Spin, "spin lock after spin lock"), way, delay);
     }

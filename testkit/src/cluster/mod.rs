@@ -109,7 +109,7 @@ impl Cluster {
         assert!(!prefix.contains('{'), "`{prefix}` chooses the slot");
         let mut keys = (0..).map(|number: u32| format!("{prefix}{number}"));
         let is_there = |key: &String| view.owner_of(slot_of(key)) == Some(&view.own);
-        keys.find(is_there).expect("the numbers have no end")
+        keys.find(is_there).expect("the range of numbers has no end")
     }
 
     /// All nodes. At the start, the masters come first, then one replica of each master in the same
@@ -205,7 +205,7 @@ impl Cluster {
     ///
     /// If the cluster was started without [`links`](ClusterOptions::links).
     pub fn links(&self) -> &Links {
-        self.links.as_ref().expect("started without `.links()`")
+        self.links.as_ref().expect("the cluster was started without `.links()`")
     }
 
     /// Waits until all running nodes agree that they are healthy, and agree on the topology. Every
@@ -233,7 +233,7 @@ impl Cluster {
     pub fn fail_over(&self, replica: &Redis, how: Failover) {
         let view = View::of(replica).expect("the replica replies");
         let slots = &view.members.get(&view.me().master).expect("the node is a replica").slots;
-        let slot = *slots.first().expect("its master has slots").start();
+        let slot = *slots.first().expect("the primary of the replica has slots").start();
         let mut words = vec!["CLUSTER", "FAILOVER"];
         words.extend(how.word());
         // A replica gives up if it does not get enough votes within five seconds. So the command is
@@ -243,7 +243,7 @@ impl Cluster {
             assert!(!reply.is_error() || !replica.is_replica(), "{words:?}: {reply:?}");
         };
         let agreed = || self.all_name(slot, &view.own);
-        eventually_with_requests("the replica is the master", CHANGE, GIVEN_UP, ask, agreed);
+        eventually_with_requests("the replica is the primary", CHANGE, GIVEN_UP, ask, agreed);
     }
 
     /// Returns the migration of a slot to the node `to`. The test calls its steps.

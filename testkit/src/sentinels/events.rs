@@ -53,7 +53,7 @@ impl Events {
             match received.recv_timeout(limit.saturating_sub(started.elapsed())) {
                 Ok(event) if event.name == name => return event,
                 Ok(event) => others.push((event.sentinel, event.name, event.text)),
-                Err(_) => panic!("no {name} within {limit:?}, but: {others:#?}"),
+                Err(_) => panic!("no event {name} within {limit:?}; other events: {others:#?}"),
             }
         }
     }

@@ -83,7 +83,7 @@ impl Sentinels {
     ///
     /// If the deployment was started without [`links`](SentinelsOptions::links).
     pub fn links(&self) -> &Links {
-        self.links.as_ref().expect("started without `.links()`")
+        self.links.as_ref().expect("the deployment was started without `.links()`")
     }
 
     /// Returns `127.0.0.1:PORT` of each Sentinel, for clients: the TLS port if Sentinels use TLS.
@@ -124,11 +124,11 @@ impl Sentinels {
     #[track_caller]
     pub fn master_number(&self) -> usize {
         let mut found = None;
-        eventually("the Sentinels agree on a server that is a master", FAILOVER, || {
+        eventually("the Sentinels agree on a server that is a primary", FAILOVER, || {
             found = self.agreed_master();
             found.is_some()
         });
-        found.expect("the loop above found the master")
+        found.expect("the loop above found the primary")
     }
 
     /// The index of the server that one of the [sentinels](Self::sentinels) considers the master
@@ -167,11 +167,11 @@ impl Sentinels {
     #[track_caller]
     pub fn wait_for_master_other_than(&self, old: usize) -> &Redis {
         let mut new = None;
-        eventually("the Sentinels agree on another master", FAILOVER, || {
+        eventually("the Sentinels agree on another primary", FAILOVER, || {
             new = self.agreed_master().filter(|new| *new != old);
             new.is_some()
         });
-        &self.servers[new.expect("the loop above found the master")]
+        &self.servers[new.expect("the loop above found the primary")]
     }
 
     /// Waits until every running Sentinel sees all others, the same master, and all other running
@@ -337,7 +337,7 @@ impl Sentinels {
                 server.configure(&announced);
             }
         }
-        let (master, replicas) = self.servers.split_first().expect("there is a master");
+        let (master, replicas) = self.servers.split_first().expect("the deployment has a primary");
         let port = self.announced_port(0);
         replicas.iter().for_each(|replica| replica.follow_at(master, port));
         replicas.iter().for_each(Redis::wait_until_synced);

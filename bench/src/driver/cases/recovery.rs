@@ -100,7 +100,7 @@ fn ask(bench: &mut Bench, contender: Contender, name: &str) -> Answer<()> {
 
 /// Returns when the new master took its first write.
 fn first_write(new: &Redis, key: &str) -> Instant {
-    eventually("the new master accepts a write", PATIENCE, || {
+    eventually("the new primary accepts a write", PATIENCE, || {
         !new.command(&["SET", key, "1"]).is_error()
     });
     Instant::now()

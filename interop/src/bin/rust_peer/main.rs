@@ -55,16 +55,16 @@ async fn connect(flags: &Flags) -> leasehold::Result<Client> {
         builder = builder.ttl(Duration::from_millis(ttl));
     }
     if let Some(number) = flags.number("database") {
-        builder = builder.database(u32::try_from(number).expect("the number of a database"));
+        builder = builder.database(u32::try_from(number).expect("`database` fits into 32 bits"));
     }
     if let (Some(user), Some(password)) = (flags.text("user"), flags.text("password")) {
         builder = builder.credentials(user, password);
     }
     if let Some(count) = flags.number("replicas") {
-        let count = u32::try_from(count).expect("a number of replicas");
+        let count = u32::try_from(count).expect("`replicas` fits into 32 bits");
         builder = builder.replicated(Replicas::at_least(count));
     }
-    builder.connect(flags.text("url").expect("a --url")).await
+    builder.connect(flags.text("url").expect("the command line has `--url`")).await
 }
 
 /// A task instead of a Java thread. It executes one command after the other, and keeps its guards.
@@ -144,8 +144,8 @@ impl Task {
             "forceUnlock" => json!(lock.force_release().await.map_err(failed)?),
             "isLocked" => json!(lock.is_locked().await.map_err(failed)?),
             "isHeldByThread" => {
-                let number = command.number("thread_id").expect("a thread_id");
-                let owner = Owner::new(format!("{}:{number}", self.client.id())).expect("an owner");
+                let number = command.number("thread_id").expect("the command has `thread_id`");
+                let owner = Owner::new(format!("{}:{number}", self.client.id())).expect("the owner is valid");
                 json!(lock.held_by(&owner).await.map_err(failed)? > 0)
             }
             "isHeldByCurrentThread" => json!(self.count(name, &lock).await? > 0),
@@ -237,7 +237,7 @@ impl Task {
             "countDown" => json!(latch.count_down().await.map_err(failed).is_ok()),
             "trySetCount" => {
                 let count = command.number("count").and_then(|it| u32::try_from(it).ok());
-                json!(latch.set(count.expect("a count")).await.map_err(failed)?)
+                json!(latch.set(count.expect("the command has `count`")).await.map_err(failed)?)
             }
             "getCount" => json!(latch.count().await.map_err(failed)?),
             "delete" => json!(latch.delete().await.map_err(failed)?),
@@ -297,7 +297,7 @@ impl Task {
         let began = Instant::now();
         let limit = command.number("seconds").map(Duration::from_secs);
         let mut members = JoinSet::new();
-        for _ in 0..command.number("threads").expect("a number of threads") {
+        for _ in 0..command.number("threads").expect("the command has `threads`") {
             members.spawn(member(
                 gate.clone(),
                 Round {
@@ -419,7 +419,7 @@ impl Round {
     async fn add(&self, redis: &mut Connection) {
         let seen = block_in_place(|| redis.command(&["GET", &self.counter]));
         let next =
-            if seen.is_nil() { 1 } else { seen.text().parse::<u64>().expect("a number") + 1 };
+            if seen.is_nil() { 1 } else { seen.text().parse::<u64>().expect("the counter is a number") + 1 };
         self.rest_a_while().await;
         let set = block_in_place(|| redis.command(&["SET", &self.counter, &next.to_string()]));
         assert_eq!(set.text(), "OK");
@@ -507,7 +507,7 @@ impl Done {
     }
 
     fn refused(&mut self, error: leasehold::Error, round: &Round) {
-        assert!(round.stubborn, "the lock of the crowd failed: {error}");
+        assert!(round.stubborn, "a contending task failed: {error}");
         self.refusals.push(error.to_string());
     }
 }
@@ -560,13 +560,13 @@ impl Flags {
     }
 
     fn number(&self, name: &str) -> Option<u64> {
-        self.text(name).map(|text| text.parse().expect("a number"))
+        self.text(name).map(|text| text.parse().expect("the value is a number"))
     }
 
     fn counter_port(&self) -> u16 {
         let url = self.text("counter-url").or_else(|| self.text("url"));
-        let url = url.expect("a --url").trim_end_matches('/');
-        url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a URL with a port")
+        let url = url.expect("the command line has `--url`").trim_end_matches('/');
+        url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("the URL has a port")
     }
 }
 
