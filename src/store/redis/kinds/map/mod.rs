@@ -32,25 +32,32 @@ const LONGEST_REPLY: usize = 2 * MAX_VALUE_BYTES;
 
 /// A change of an entry, or of several entries.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Change<'a> {
-    /// Sets the value. Returns the previous value.
-    Insert(&'a [u8]),
-    /// Sets the value of an entry that expires after this time. Returns the previous value.
-    InsertFor(&'a [u8], Duration),
-    /// Sets the value if the map lacks the key. Otherwise returns the existing value.
-    InsertIfAbsent(&'a [u8]),
-    /// Sets the value if the map has the key. Returns the previous value.
-    Replace(&'a [u8]),
-    /// Sets the value to `new` if it is `old`.
-    CompareAndSet { old: &'a [u8], new: &'a [u8] },
-    /// Removes the entry. Returns its value.
-    Remove,
-    /// Removes the entry if it has this value.
-    RemoveIf(&'a [u8]),
-    /// Adds this number, as a decimal text. Returns the sum as a text.
-    Add(&'a [u8]),
-    /// Sets the value, and further entries: keys and values by turns.
-    InsertMany(&'a [u8], &'a [Vec<u8>]),
+pub(crate) struct Change<'a> {
+    /// As in `change.lua`, which describes the reply to each verb.
+    pub(crate) verb: &'static str,
+    /// The new value. For a sum, the decimal text of the number to add.
+    pub(crate) value: &'a [u8],
+    /// The value that the entry must have.
+    pub(crate) old: &'a [u8],
+    /// The time after which the new entry expires.
+    pub(crate) ttl: Option<Duration>,
+    /// Further entries to insert: keys and values by turns.
+    pub(crate) more: &'a [Vec<u8>],
+}
+
+impl Change<'_> {
+    pub(crate) const INSERT: Self = Self::of("insert");
+    pub(crate) const INSERT_IF_ABSENT: Self = Self::of("absent");
+    pub(crate) const REPLACE: Self = Self::of("replace");
+    pub(crate) const COMPARE_AND_SET: Self = Self::of("compare");
+    pub(crate) const REMOVE: Self = Self::of("remove");
+    pub(crate) const REMOVE_IF: Self = Self::of("matching");
+    pub(crate) const ADD: Self = Self::of("add");
+    pub(crate) const INSERT_MANY: Self = Self::of("many");
+
+    const fn of(verb: &'static str) -> Self {
+        Self { verb, value: &[], old: &[], ttl: None, more: &[] }
+    }
 }
 
 /// The reply to a change.
@@ -95,34 +102,19 @@ pub(crate) async fn change(
     notice: Option<&Notice>,
     receipt: &Owner,
 ) -> Reply<Changed> {
-    let (nothing, mut ttl, mut more): (&[u8], _, &[Vec<u8>]) = (&[], 0, &[]);
-    let (verb, value, old) = match change {
-        Change::Insert(value) => ("insert", value, nothing),
-        Change::InsertFor(value, time) => {
-            ttl = millis(time);
-            ("insert", value, nothing)
-        }
-        Change::InsertIfAbsent(value) => ("absent", value, nothing),
-        Change::Replace(value) => ("replace", value, nothing),
-        Change::CompareAndSet { old, new } => ("compare", new, old),
-        Change::Remove => ("remove", nothing, nothing),
-        Change::RemoveIf(old) => ("matching", nothing, old),
-        Change::Add(number) => ("add", number, nothing),
-        Change::InsertMany(value, others) => {
-            more = others;
-            ("many", value, nothing)
-        }
-    };
+    let Change { verb, value, old, ttl, more } = change;
     let receipt = keys::receipt("map", name, receipt);
-    let words = notice.map_or((nothing, nothing), |it| (it.channel.as_bytes(), &it.message));
-    let arguments =
-        (millis(RECEIPT_RESTS), MAX_VALUE_BYTES, verb, key, value, old, ttl, words, more);
+    let words = notice.map(|it| (it.channel.as_bytes(), &it.message[..])).unwrap_or_default();
+    let (rest, field_ttl) = (millis(RECEIPT_RESTS), ttl.map_or(0, millis));
+    let arguments = (rest, MAX_VALUE_BYTES, verb, key, value, old, field_ttl, words, more);
     let request = Request::of(name, &CHANGE, &[&receipt], arguments);
     let reply = store.ask(request.read(changed)).await;
     store.notify_again(name, notice.as_slice()).await;
     reply.map_err(|failure| match failure {
         // Servers differ in the words before `command called from`.
-        Failure::Refused { message, .. } if ttl > 0 && message.contains("command called from") => {
+        Failure::Refused { message, .. }
+            if ttl.is_some() && message.contains("command called from") =>
+        {
             Failure::Unsupported(NO_TTLS)
         }
         other => other,
@@ -182,19 +174,15 @@ pub(super) async fn page(
 ) -> Reply<Page> {
     let arguments = (LONGEST_REPLY, verb, cursor.page, &cursor.read);
     let read = |reply: &Value| {
-        let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };
-        let (page, parts, read, skips) = match &parts[..] {
-            [page, Value::Array(parts), Value::Array(read)] => (page, parts, read, None),
-            [page, Value::Array(parts), Value::Array(read), key] => {
-                (page, parts, read, Some(bytes(key)?))
-            }
-            _ => return Err(replies::unreadable(reply)),
+        let Some([page, Value::Array(parts), Value::Array(read), skips @ ..]) = reply.as_sequence()
+        else {
+            return Err(replies::unreadable(reply));
         };
         let texts = |values: &[Value]| values.iter().map(bytes).collect::<Result<Vec<_>, _>>();
         let next = Cursor { page: replies::number(page)?.unsigned_abs(), read: texts(read)? };
         // The cursor 0 means the end, or a part of the first page. Only a part has hashes.
         let next = Some(next).filter(|next| *next != Cursor::default());
-        Ok(Page { parts: texts(parts)?, next, skips })
+        Ok(Page { parts: texts(parts)?, next, skips: skips.first().map(bytes).transpose()? })
     };
     store.ask(Request::of(name, &SCAN, &[], arguments).read(read)).await
 }
@@ -203,11 +191,8 @@ pub(super) async fn page(
 pub(super) fn changed(reply: &Value) -> Result<Changed, Failure> {
     match reply {
         Value::Array(parts) if parts[..] == [Value::Int(1)] => Ok(Changed::TooLong),
-        Value::BulkString(bytes) => match bytes.split_first() {
-            Some((b'0', [])) => Ok(Changed::No),
-            Some((b'1', value)) => Ok(Changed::Yes(value.to_vec())),
-            _ => Err(replies::unreadable(reply)),
-        },
+        Value::BulkString(text) if text == b"0" => Ok(Changed::No),
+        Value::BulkString(text) if text.starts_with(b"1") => Ok(Changed::Yes(text[1..].to_vec())),
         other => Err(replies::unreadable(other)),
     }
 }
