@@ -39,7 +39,7 @@ async fn error_names_the_codec_of_the_writer() {
     let client = Client::with_store(&store);
     let kryo = client.map::<String, String>("data").unwrap().codecs(Text, Kryo5Text);
     kryo.insert(KEY, &"test1".to_owned()).await.unwrap();
-    assert_eq!(store.field("data", KEY).unwrap(), b"test\xb1");
+    assert_eq!(store.field("data", KEY).unwrap(), b"\x03test\xb1");
     let text = client.map::<String, u32>("data").unwrap();
     let error = text.get(KEY).await.unwrap_err();
     assert!(matches!(&error, Error::Codec { codec, .. } if codec == "Text"), "{error:?}");
