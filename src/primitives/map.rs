@@ -17,7 +17,10 @@ use crate::{
     domain::{Edit, Name, Notice, Write, checked},
     engine::Engine,
     error::{Error, Result},
-    store::map::{self, Change, Changed, Cursor},
+    store::{
+        data::{Changed, Cursor},
+        map::{self, Change},
+    },
 };
 
 /// The greatest number of entries that one request reads or sets.

@@ -16,7 +16,7 @@ use crate::{
     engine::Engine,
     error::{Error, Result},
     store::{
-        map::{Changed, Cursor},
+        data::{Changed, Cursor},
         set::{self, Change},
     },
 };

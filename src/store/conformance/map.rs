@@ -4,7 +4,8 @@ use super::*;
 use crate::{
     domain::{Name, Owner},
     store::{
-        map::{self, Change, Changed, Cursor, Page},
+        data::{Changed, Cursor, Page},
+        map::{self, Change},
         set,
     },
 };

@@ -2765,7 +2765,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "after a part of a page of a map, the rest of the page is skipped",
             edits: &[Edit {
-                file: "src/store/redis/kinds/map/scan.lua",
+                file: "src/store/redis/kinds/scan.lua",
                 from: "return {ARGV[3], parts, read}\n",
                 to: "return {page[1], parts, {}}\n",
             }],
