@@ -1,4 +1,4 @@
-//! The map and the set, on the store in memory and in virtual time.
+//! The map, on the store in memory and in virtual time.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::future::join_all;
 use leasehold::{
-    Client, Error, LostReason, Map, MemoryStore, Result, Set,
+    Client, Error, LostReason, Map, MemoryStore, Result,
     codec::{Kryo5Text, TaggedJson, Text},
 };
 use tokio::time::sleep;
@@ -19,10 +19,6 @@ const LONG: Duration = Duration::from_secs(30);
 
 fn orders(store: &MemoryStore) -> Map<String, u32> {
     Client::with_store(store).map("orders").unwrap()
-}
-
-fn seen(store: &MemoryStore) -> Set<String> {
-    Client::with_store(store).set("seen").unwrap()
 }
 
 /// Gets the value of `KEY` as a new client, which computes the value if there is none.
@@ -78,12 +74,6 @@ async fn stream_returns_each_entry() {
     }
     assert_eq!(read, all);
     assert_eq!(stream.next().await.unwrap(), None);
-
-    let (elements, all) = (client.set::<u32>("elements").unwrap(), Vec::from_iter(0..300));
-    assert!(elements.insert_all_if_none(&all).await.unwrap());
-    let mut members = elements.members().await.unwrap();
-    members.sort_unstable();
-    assert_eq!(members, all);
 }
 
 // Locks of entries.
@@ -154,21 +144,4 @@ async fn failed_computation_inserts_nothing() {
     assert_eq!(failed.unwrap_err().to_string(), "mine");
     assert!(!orders.lock(KEY).unwrap().is_locked().await.unwrap());
     assert_eq!(value(&store, LONG, async || Ok(7)).await.unwrap(), 7);
-}
-
-// The set.
-
-#[tokio::test(start_paused = true)]
-async fn set_has_each_element_once() {
-    let store = MemoryStore::new();
-    let (one, other) = (seen(&store), seen(&store));
-    assert!(one.insert(KEY).await.unwrap() && !other.insert(KEY).await.unwrap());
-    assert!(one.insert_all_if_none(&[]).await.unwrap());
-    let many: Vec<_> = (0..4_001).map(|n: u32| n.to_string()).collect();
-    let refused = one.insert_all_if_none(&many).await.unwrap_err();
-    assert!(matches!(refused, Error::TooMany { most: 4_000, .. }), "{refused}");
-    assert!(!one.insert_all_if_none(&many[..4_000]).await.unwrap());
-    assert_eq!(other.pop().await.unwrap().as_deref(), Some(KEY));
-    assert!(one.insert_all_if_none(&many[..4_000]).await.unwrap());
-    assert_eq!(other.len().await.unwrap(), 4_000);
 }

@@ -1,4 +1,4 @@
-//! The contract of every store for maps and sets.
+//! The contract of every store for maps, and for long elements of sets.
 
 use super::*;
 use crate::{
@@ -17,15 +17,13 @@ pub(super) async fn all(t: &Bench) {
     entries_are_read_together(t).await;
     long_values_are_not_returned(t).await;
     long_page_is_read_in_parts(t).await;
-    set_change_counts_once(t).await;
-    repeated_pop_returns_the_same_element(t).await;
 }
 
 /// The TTL of the entries that expire in these tests.
 const BRIEF: Duration = Duration::from_millis(200);
 
 impl Bench {
-    fn data(&self, name: &str) -> Name {
+    pub(super) fn data(&self, name: &str) -> Name {
         Name::new(format!("{}{name}", self.prefix)).unwrap()
     }
 
@@ -43,7 +41,7 @@ impl Bench {
     }
 
     /// Adds an element to a set, and returns whether it was new.
-    async fn adds(&self, name: &Name, element: &[u8]) -> bool {
+    pub(super) async fn adds(&self, name: &Name, element: &[u8]) -> bool {
         let receipt = self.identity.fresh_owner();
         let elements = [element.to_vec()];
         set::change(&self.one, name, set::Change::Insert, &elements, &receipt).await.unwrap()
@@ -54,11 +52,11 @@ fn insert(value: &[u8]) -> Change<'_> {
     Change { value, ..Change::INSERT }
 }
 
-fn yes(value: &[u8]) -> Changed {
+pub(super) fn yes(value: &[u8]) -> Changed {
     Changed::Yes(value.to_vec())
 }
 
-fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
+pub(super) fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
@@ -195,45 +193,4 @@ async fn long_page_is_read_in_parts(t: &Bench) {
         read.sort();
         assert!(read == texts, "{} of the four texts are read", read.len());
     }
-}
-
-/// A repeated request returns the same reply. A request without an effect leaves no idempotency key.
-async fn set_change_counts_once(t: &Bench) {
-    use set::Change::{Insert, InsertAllIfNone, Remove};
-    let (name, mut receipt) = (t.data("set-change"), t.identity.fresh_owner());
-    for (change, elements, changed) in [
-        (Remove, &["a"][..], false),
-        (Insert, &["a"], true),
-        (Insert, &["a"], false),
-        (InsertAllIfNone, &["b", "a"], false),
-        (Remove, &["a", "b"], true),
-        (InsertAllIfNone, &["b", "c"], true),
-        (Insert, &["a", "b"], true),
-    ] {
-        let elements = bytes(elements);
-        let request = async || set::change(&t.one, &name, change, &elements, &receipt).await;
-        assert_eq!(request().await.unwrap(), changed, "{change:?} {elements:?}");
-        if changed {
-            assert!(request().await.unwrap(), "{change:?} {elements:?} again");
-            receipt = t.identity.fresh_owner();
-        }
-    }
-    assert!(set::contains(&t.other, &name, b"b").await.unwrap());
-    assert!(!set::contains(&t.other, &name, b"d").await.unwrap());
-    assert_eq!(set::len(&t.other, &name).await.unwrap(), 3);
-    let mut page = set::scan(&t.other, &name, &Cursor::default()).await.unwrap();
-    page.parts.sort();
-    assert_eq!(page, Page { parts: bytes(&["a", "b", "c"]), next: None, skips: None });
-}
-
-async fn repeated_pop_returns_the_same_element(t: &Bench) {
-    let (name, receipt) = (t.data("set-pop"), t.identity.fresh_owner());
-    assert!(t.adds(&name, b"a").await && t.adds(&name, b"b").await);
-    let popped = set::pop(&t.one, &name, &receipt).await.unwrap();
-    assert!([yes(b"a"), yes(b"b")].contains(&popped), "{popped:?}");
-    assert_eq!(set::pop(&t.one, &name, &receipt).await.unwrap(), popped);
-    assert_eq!(set::len(&t.one, &name).await.unwrap(), 1);
-    let [other, last] = [t.identity.fresh_owner(), t.identity.fresh_owner()];
-    assert_ne!(set::pop(&t.one, &name, &other).await.unwrap(), popped);
-    assert_eq!(set::pop(&t.one, &name, &last).await.unwrap(), Changed::No);
 }
