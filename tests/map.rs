@@ -1,4 +1,4 @@
-//! The map and the set, on the store in memory and in virtual time.
+//! The map, on the store in memory and in virtual time.
 
 use std::{
     collections::BTreeMap,
@@ -8,8 +8,8 @@ use std::{
 
 use futures_util::future::join_all;
 use leasehold::{
-    Client, Error, LostReason, Map, MemoryStore, Result, Set,
-    codec::{Bytes, Kryo5Text, TaggedJson, Text},
+    Client, Error, LostReason, Map, MemoryStore, Result,
+    codec::{Kryo5Text, TaggedJson, Text},
 };
 use tokio::time::sleep;
 
@@ -21,10 +21,6 @@ fn orders(store: &MemoryStore) -> Map<String, u32> {
     Client::with_store(store).map("orders").unwrap()
 }
 
-fn seen(store: &MemoryStore) -> Set<String> {
-    Client::with_store(store).set("seen").unwrap()
-}
-
 /// Gets the value of `KEY` as a new client, which computes the value if there is none.
 async fn value<F>(store: &MemoryStore, wait: Duration, compute: impl FnOnce() -> F) -> Result<u32>
 where
@@ -34,25 +30,12 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_codec_writes_its_bytes_into_the_hash() {
-    let store = MemoryStore::new();
-    let field = |key: &[u8]| store.field("data", key).unwrap();
-    let client = Client::with_store(&store);
-    let numbers = client.map::<String, i64>("data").unwrap();
-    numbers.clone().codecs(Kryo5Text, Text).insert(KEY, &7).await.unwrap();
-    assert_eq!(field(&[3, b'4', 0xb2]), b"7");
-    numbers.codecs(Text, Kryo5Text).insert(KEY, &42).await.unwrap();
-    assert_eq!(field(b"42"), [9, 0x54]);
-    let bytes = client.map::<Vec<u8>, Vec<u8>>("data").unwrap().codec(Bytes);
-    bytes.insert(&vec![0, 255], &vec![]).await.unwrap();
-    assert_eq!(field(&[0, 255]), b"");
-}
-
-#[tokio::test(start_paused = true)]
 async fn error_names_the_codec_of_the_writer() {
-    let client = Client::in_memory();
+    let store = MemoryStore::new();
+    let client = Client::with_store(&store);
     let kryo = client.map::<String, String>("data").unwrap().codecs(Text, Kryo5Text);
     kryo.insert(KEY, &"test1".to_owned()).await.unwrap();
+    assert_eq!(store.field("data", KEY).unwrap(), b"\x03test\xb1");
     let text = client.map::<String, u32>("data").unwrap();
     let error = text.get(KEY).await.unwrap_err();
     assert!(matches!(&error, Error::Codec { codec, .. } if codec == "Text"), "{error:?}");
@@ -60,6 +43,11 @@ async fn error_names_the_codec_of_the_writer() {
     assert!(shown.starts_with("cannot convert a value of `data` with codec Text: "), "{shown}");
     assert!(shown.ends_with("; the bytes look like Kryo5Text, so use that codec"), "{shown}");
     assert!(!error.is_transient() && !error.is_busy());
+    // An entry that cannot be read does not end the stream.
+    text.insert("43", &8).await.unwrap();
+    let mut stream = text.stream();
+    assert!(matches!(stream.next().await, Err(Error::Codec { .. })));
+    assert_eq!(stream.next().await.unwrap(), Some(("43".to_owned(), 8)));
     // `insert` changes the value first, and then fails because it cannot convert the old value to
     // return it.
     text.insert(KEY, &7).await.unwrap_err();
@@ -86,25 +74,6 @@ async fn stream_returns_each_entry() {
     }
     assert_eq!(read, all);
     assert_eq!(stream.next().await.unwrap(), None);
-
-    let elements = client.set::<u32>("elements").unwrap();
-    for n in 0..300 {
-        elements.insert(&n).await.unwrap();
-    }
-    let mut members = elements.members().await.unwrap();
-    members.sort_unstable();
-    assert_eq!(members, (0..300).collect::<Vec<_>>());
-}
-
-#[tokio::test(start_paused = true)]
-async fn entry_that_cannot_be_read_does_not_end_the_stream() {
-    let client = Client::in_memory();
-    client.map::<u32, String>("data").unwrap().insert(&1, &"x".to_owned()).await.unwrap();
-    let numbers = client.map::<u32, u32>("data").unwrap();
-    numbers.insert(&2, &7).await.unwrap();
-    let mut stream = numbers.stream();
-    assert!(matches!(stream.next().await, Err(Error::Codec { .. })));
-    assert_eq!(stream.next().await.unwrap(), Some((2, 7)));
 }
 
 // Locks of entries.
@@ -175,46 +144,4 @@ async fn failed_computation_inserts_nothing() {
     assert_eq!(failed.unwrap_err().to_string(), "mine");
     assert!(!orders.lock(KEY).unwrap().is_locked().await.unwrap());
     assert_eq!(value(&store, LONG, async || Ok(7)).await.unwrap(), 7);
-}
-
-/// `insert` does not take the lock of the entry, so it can set a value during a computation. Java's
-/// `computeIfAbsent` also returns that value.
-#[tokio::test(start_paused = true)]
-async fn value_of_another_client_wins_over_the_computed_value() {
-    let store = MemoryStore::new();
-    let other = orders(&store);
-    let compute = async || {
-        other.insert(KEY, &8).await.unwrap();
-        Ok(7)
-    };
-    assert_eq!(value(&store, LONG, compute).await.unwrap(), 8);
-    assert_eq!(other.get(KEY).await.unwrap(), Some(8));
-}
-
-// The set.
-
-#[tokio::test(start_paused = true)]
-async fn set_has_each_element_once() {
-    let store = MemoryStore::new();
-    let (one, other) = (seen(&store), seen(&store));
-    assert!(one.insert(KEY).await.unwrap());
-    assert!(!other.insert(KEY).await.unwrap());
-    assert!(other.contains(KEY).await.unwrap());
-    assert!(one.insert_all_if_none(&[]).await.unwrap());
-    let many: Vec<_> = (0..4_001).map(|n: u32| n.to_string()).collect();
-    let refused = one.insert_all_if_none(&many).await.unwrap_err();
-    assert!(matches!(refused, Error::TooMany { most: 4_000, .. }), "{refused}");
-    assert!(!one.insert_all_if_none(&many[..4_000]).await.unwrap());
-    assert!(one.remove(KEY).await.unwrap());
-    assert!(one.insert_all_if_none(&many[..4_000]).await.unwrap());
-    assert_eq!(other.len().await.unwrap(), 4_000);
-}
-
-#[tokio::test(start_paused = true)]
-async fn lock_of_a_set_element_has_the_same_name_as_in_redisson() {
-    let store = MemoryStore::new();
-    let lock = seen(&store).lock("test1").unwrap();
-    assert_eq!(lock.name().as_str(), "{seen}:sMUTHC2Ql4EaCGlDp3W/MQ:lock");
-    let kryo = seen(&store).codec(Kryo5Text).lock("test1").unwrap();
-    assert_eq!(kryo.name().as_str(), "{seen}:1YYJvWKPQAOHqhq/jABzZA:lock");
 }

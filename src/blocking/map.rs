@@ -11,20 +11,14 @@ use crate::{
     Name, Write,
     codec::{Codec, Encode, Text},
     error::{Error, Result},
-    primitives,
+    primitives::{self, thread_example},
 };
 
 /// A [`Map`](crate::Map) for threads.
-///
-/// # Examples
-///
-/// ```
-/// let orders = leasehold::blocking::Client::in_memory()?.map::<String, u32>("orders")?;
-/// let guard = orders.lock("42")?.acquire()?;
-/// guard.write([orders.insertion("42", &7)?])?;
-/// assert_eq!(orders.get("42")?, Some(7));
-/// # Ok::<(), leasehold::Error>(())
-/// ```
+#[doc = thread_example!("let orders = client.map::<String, u32>(\"orders\")?;":
+    "let guard = orders.lock(\"42\")?.acquire()?;",
+    "guard.write([orders.insertion(\"42\", &7)?])?;",
+    "assert_eq!(orders.get(\"42\")?, Some(7));")]
 pub struct Map<K, V, KC = Text, VC = Text> {
     core: Arc<Core>,
     inner: primitives::Map<K, V, KC, VC>,
@@ -135,17 +129,10 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// Those of the async method, and [`Error::InsideAsync`] if a task of an async runtime calls
     /// this method.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use leasehold::Error;
-    /// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
-    /// let total = orders.get_or_insert_with(&42, Duration::from_secs(5), || Ok::<_, Error>(7))?;
-    /// assert_eq!(total, 7);
-    /// # Ok::<(), Error>(())
-    /// ```
+    #[doc = thread_example!("let orders = client.map::<u32, u32>(\"orders\")?;":
+        "use leasehold::Error;",
+        "let total = orders.get_or_insert_with(&42, Duration::from_secs(5), || Ok::<_, Error>(7))?;",
+        "assert_eq!(total, 7);")]
     pub fn get_or_insert_with<E: From<Error>>(
         &self,
         key: &(impl Encode<K, KC> + ?Sized),

@@ -42,20 +42,22 @@ pub(super) fn called(what: &str, bytes: &[u8]) -> String {
     format!("{what} `{}`", shown(&String::from_utf8_lossy(bytes)))
 }
 
-/// `Clone` and `Debug` of an object with elements of type `T`, a codec, and a field `$field`.
-/// `derive` would also require both traits of `T`.
+/// `Clone` and `Debug` of an object with elements of the types `$of`, codecs, and further fields.
+/// `derive` would also require both traits of the elements.
 macro_rules! traits {
-    ($type:ident, $field:ident) => {
-        impl<T, C: Clone> Clone for $type<T, C> {
+    ($type:ident<$($of:ident),+; $($codec:ident: $by:ident),+>, $($field:ident),+) => {
+        impl<$($of,)+ $($by: Clone),+> Clone for $type<$($of,)+ $($by),+> {
             fn clone(&self) -> Self {
-                Self { $field: self.$field.clone(), codec: self.codec.clone(), of: PhantomData }
+                let Self { $($field,)+ $($codec,)+ of } = self;
+                Self { $($field: $field.clone(),)+ $($codec: $codec.clone(),)+ of: *of }
             }
         }
 
-        impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
+        impl<$($of,)+ $($by: std::fmt::Debug),+> std::fmt::Debug for $type<$($of,)+ $($by),+> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let mut shown = f.debug_struct(stringify!($type));
-                shown.field("name", self.name()).field("codec", &self.codec).finish_non_exhaustive()
+                shown.field("name", self.name())$(.field(stringify!($codec), &self.$codec))+;
+                shown.finish_non_exhaustive()
             }
         }
     };

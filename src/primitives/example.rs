@@ -83,9 +83,9 @@ macro_rules! like {
     (read $other:literal) => {
         $crate::primitives::like!($other, "Dropping the future has no effect.")
     };
-    (change $other:literal) => {
+    (change $other:literal $(and $more:literal)?) => {
         $crate::primitives::like!(
-            $other,
+            $other and concat!($($more)?),
             "If the future is dropped, the change may or may not have happened."
         )
     };
@@ -98,7 +98,7 @@ macro_rules! like {
     ($other:literal, $dropped:literal) => {
         $crate::primitives::like!($other and "", $dropped)
     };
-    ($other:literal and $more:literal, $dropped:expr) => {
+    ($other:literal and $more:expr, $dropped:expr) => {
         concat!(
             "\n# Errors\n\nAs for [`",
             $other,

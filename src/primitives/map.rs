@@ -4,7 +4,7 @@ use std::{fmt, future::Future, iter, marker::PhantomData, ops::ControlFlow, time
 
 use super::{
     ExpirableSemaphore, FencedLock, Latch, Lock, LockContext, LockGuard, ReadWriteLock, Semaphore,
-    coded::{called, decode, encode, too_long},
+    coded::{self, called, decode, encode, too_long},
     example,
     keyed::Keyed,
     like,
@@ -17,7 +17,10 @@ use crate::{
     domain::{Edit, Name, Notice, Write, checked},
     engine::Engine,
     error::{Error, Result},
-    store::map::{self, Change, Changed, Cursor},
+    store::{
+        data::{Changed, Cursor},
+        map::{self, Change},
+    },
 };
 
 /// The greatest number of entries that one request reads or sets.
@@ -61,21 +64,7 @@ pub struct Map<K, V, KC = Text, VC = Text> {
     of: PhantomData<fn(K) -> V>,
 }
 
-impl<K, V, KC: Clone, VC: Clone> Clone for Map<K, V, KC, VC> {
-    fn clone(&self) -> Self {
-        let (keys, values) = (self.keys.clone(), self.values.clone());
-        let (keyed, notifies) = (self.keyed.clone(), self.notifies);
-        Self { keyed, keys, values, notifies, of: PhantomData }
-    }
-}
-
-impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Map<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Map");
-        shown.field("name", &self.keyed.name).field("keys", &self.keys);
-        shown.field("values", &self.values).finish_non_exhaustive()
-    }
-}
+coded::traits! { Map<K, V; keys: KC, values: VC>, keyed, notifies }
 
 impl<K, V> Map<K, V> {
     pub(crate) fn new(keyed: Keyed) -> Self {
@@ -148,8 +137,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Dropping the future has no effect.
     #[doc = example!(orders: "assert_eq!(orders.get(\"42\").await?, None);")]
     pub async fn get(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<Option<V>> {
-        let mut values = self.read(&[self.key(key)?]).await?;
-        values.pop().flatten().map(|value| self.value(&value)).transpose()
+        self.value(self.read(&[self.key(key)?]).await?.pop().flatten())
     }
 
     /// Returns the values of `keys`, in the order of `keys`. The call sends one request for every
@@ -161,8 +149,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "assert_eq!(orders.get_many(&keys).await?, [None, Some(7)]);")]
     pub async fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
         let keys: Vec<_> = keys.iter().map(|key| self.key(key)).collect::<Result<_>>()?;
-        let values = self.read(&keys).await?.into_iter();
-        values.map(|bytes| bytes.map(|bytes| self.value(&bytes)).transpose()).collect()
+        self.read(&keys).await?.into_iter().map(|bytes| self.value(bytes)).collect()
     }
 
     /// Reads values. If the values are too many or too long for one reply, the call sends several
@@ -247,8 +234,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         key: &(impl Encode<K, KC> + ?Sized),
         value: &V,
     ) -> Result<Option<V>> {
-        let key = &self.key(key)?[..];
-        self.before(key, Change::Insert(&self.bytes(key, value)?)).await
+        self.value(self.change(key, None, Some(value), Change::INSERT).await?)
     }
 
     /// Sets the value of `key` for the time `ttl`, and returns the previous value.
@@ -258,16 +244,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// A later change of the value, such as [`insert`](Self::insert), removes the TTL, so the entry
     /// then stays. Only [`add`](Self::add) keeps the TTL. In Java, use the `RMapCacheNative` of the
     /// same name.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`] if the server is older than Redis 7.4 or Valkey 9.
-    /// [`Error::Duration`] if `ttl` is shorter than 1 ms or longer than 100 years. After these
-    /// errors, nothing has changed. Other errors as for [`insert`](Self::insert).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the change may or may not have happened.
+    #[doc = like!(change "insert" and "[`Error::Unsupported`] if the server is older than Redis \
+        7.4 or Valkey 9. [`Error::Duration`] if `ttl` is shorter than 1 ms or longer than 100 \
+        years. After these two errors, nothing has changed.")]
     #[doc = example!(orders:
         "let ttl = Duration::from_secs(60);",
         "assert_eq!(orders.insert_for(\"42\", &7, ttl).await?, None);",
@@ -279,8 +258,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         value: &V,
         ttl: Duration,
     ) -> Result<Option<V>> {
-        let (ttl, key) = (checked("ttl", ttl)?, &self.key(key)?[..]);
-        self.before(key, Change::InsertFor(&self.bytes(key, value)?, ttl)).await
+        let change = Change { ttl: Some(checked("ttl", ttl)?), ..Change::INSERT };
+        self.value(self.change(key, None, Some(value), change).await?)
     }
 
     /// Sets the value of `key` if it has none. Returns `None` if the value was set, and otherwise
@@ -294,8 +273,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         key: &(impl Encode<K, KC> + ?Sized),
         value: &V,
     ) -> Result<Option<V>> {
-        let key = &self.key(key)?[..];
-        self.before(key, Change::InsertIfAbsent(&self.bytes(key, value)?)).await
+        self.value(self.change(key, None, Some(value), Change::INSERT_IF_ABSENT).await?)
     }
 
     /// Sets the value of `key` if it already has one, and returns the previous value.
@@ -306,8 +284,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         key: &(impl Encode<K, KC> + ?Sized),
         value: &V,
     ) -> Result<Option<V>> {
-        let key = &self.key(key)?[..];
-        self.before(key, Change::Replace(&self.bytes(key, value)?)).await
+        self.value(self.change(key, None, Some(value), Change::REPLACE).await?)
     }
 
     /// Sets the value of `key` to `new` if the value is `old`, and returns whether it did so.
@@ -324,10 +301,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         old: &V,
         new: &V,
     ) -> Result<bool> {
-        let key = &self.key(key)?[..];
-        let (old, new) = (self.bytes(key, old)?, self.bytes(key, new)?);
-        let change = Change::CompareAndSet { old: &old, new: &new };
-        Ok(self.change(key, change).await?.is_some())
+        let changed = self.change(key, Some(old), Some(new), Change::COMPARE_AND_SET).await?;
+        Ok(changed.is_some())
     }
 
     /// Removes the entry of `key`, and returns its value.
@@ -337,7 +312,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "assert_eq!(orders.remove(\"42\").await?, Some(7));",
         "assert_eq!(orders.remove(\"42\").await?, None);")]
     pub async fn remove(&self, key: &(impl Encode<K, KC> + ?Sized)) -> Result<Option<V>> {
-        self.before(&self.key(key)?, Change::Remove).await
+        self.value(self.change(key, None, None, Change::REMOVE).await?)
     }
 
     /// Removes the entry of `key` if its value is `value`, and returns whether it did so.
@@ -347,8 +322,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "assert!(!orders.remove_if(\"42\", &8).await?);",
         "assert!(orders.remove_if(\"42\", &7).await?);")]
     pub async fn remove_if(&self, key: &(impl Encode<K, KC> + ?Sized), value: &V) -> Result<bool> {
-        let key = &self.key(key)?[..];
-        Ok(self.change(key, Change::RemoveIf(&self.bytes(key, value)?)).await?.is_some())
+        Ok(self.change(key, Some(value), None, Change::REMOVE_IF).await?.is_some())
     }
 
     /// Adds `number` to the value of `key`, and returns the sum. If there is no entry, the old
@@ -356,33 +330,20 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// The value has to be the decimal text of a whole number, as [`Text`] and `Json` write it, and
     /// `StringCodec` and `LongCodec` in Java.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Refused`] if the value is not such a text, or if the sum does not fit into 64 bits.
-    /// Other errors as for [`insert`](Self::insert).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the change may or may not have happened.
+    #[doc = like!(change "insert" and "[`Error::Refused`] if the value is not such a text, or if \
+        the sum does not fit into 64 bits.")]
     #[doc = example!(orders:
         "assert_eq!(orders.add(\"42\", 7).await?, 7);",
         "assert_eq!(orders.add(\"42\", -1).await?, 6);")]
     pub async fn add(&self, key: &(impl Encode<K, KC> + ?Sized), number: i64) -> Result<i64> {
-        let number = number.to_string();
-        let sum = self.change(&self.key(key)?, Change::Add(number.as_bytes())).await?;
+        let change = Change { value: &number.to_string().into_bytes(), ..Change::ADD };
+        let sum = self.change(key, None, None, change).await?;
         decode(self.name(), &Text, &sum.unwrap_or_default())
     }
 
     /// Sets many entries. The call sends one request for every hundred entries.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert). After an error, some of the entries may be set.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, some of the entries may be set.
+    #[doc = like!("insert" and "After an error, some of the entries may be set.",
+        "If the future is dropped, some of the entries may be set.")]
     #[doc = example!(orders:
         "orders.insert_many(&[(\"42\".to_owned(), 7), (\"43\".to_owned(), 8)]).await?;",
         "assert_eq!(orders.len().await?, 2);")]
@@ -394,7 +355,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         let pairs: Vec<_> = entries.iter().map(pair).collect::<Result<_>>()?;
         for some in pairs.chunks(TOGETHER) {
             if let [[key, value], more @ ..] = some {
-                self.change(key, Change::InsertMany(value, more.as_flattened())).await?;
+                let more = more.as_flattened();
+                self.send(key, Change { value, more, ..Change::INSERT_MANY }).await?;
             }
         }
         Ok(())
@@ -610,8 +572,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         too_long(self.name(), called(VALUE_OF, key))
     }
 
-    fn value(&self, bytes: &[u8]) -> Result<V> {
-        decode(self.name(), &self.values, bytes)
+    fn value(&self, bytes: Option<Vec<u8>>) -> Result<Option<V>> {
+        bytes.map(|bytes| decode(self.name(), &self.values, &bytes)).transpose()
     }
 
     /// Returns the message that makes local caches in Java drop the entries of `keys`, which are
@@ -620,15 +582,28 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.notifies.then(|| invalidation(self.name(), keys))
     }
 
-    /// Makes a change of the entry of `key`, which is encoded, and returns the previous value.
-    async fn before(&self, key: &[u8], change: Change<'_>) -> Result<Option<V>> {
-        self.change(key, change).await?.map(|value| self.value(&value)).transpose()
+    /// Makes a change of the entry of `key`, with the bytes of the values that are given. Returns
+    /// the bytes of the previous value.
+    async fn change(
+        &self,
+        key: &(impl Encode<K, KC> + ?Sized),
+        old: Option<&V>,
+        new: Option<&V>,
+        mut change: Change<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let key = &self.key(key)?[..];
+        let bytes = |value: Option<&V>| value.map(|value| self.bytes(key, value)).transpose();
+        let (old, new) = (bytes(old)?, bytes(new)?);
+        change.old = old.as_deref().unwrap_or(change.old);
+        change.value = new.as_deref().unwrap_or(change.value);
+        self.send(key, change).await
     }
 
-    async fn change(&self, key: &[u8], change: Change<'_>) -> Result<Option<Vec<u8>>> {
+    /// Makes a change of the entry of `key`, which is encoded.
+    async fn send(&self, key: &[u8], change: Change<'_>) -> Result<Option<Vec<u8>>> {
         let (name, receipt) = (self.name(), &self.engine().receipt());
-        let more = if let Change::InsertMany(_, more) = change { more } else { &[] };
-        let notice = self.notice(iter::once(key).chain(more.iter().step_by(2).map(|it| &it[..])));
+        let others = change.more.iter().step_by(2).map(|key| &key[..]);
+        let notice = self.notice(iter::once(key).chain(others));
         let ask = |store| map::change(store, name, key, change, notice.as_ref(), receipt);
         match self.engine().change(name, ask).await? {
             Changed::No => Ok(None),
@@ -675,7 +650,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
         let Some(key) = pages.next(name, page).await? else { return Ok(None) };
         // A page contains the value after its key, so this call sends no request.
         let Some(value) = pages.next(name, page).await? else { return Ok(None) };
-        Ok(Some((decode(name, &map.keys, &key)?, map.value(&value)?)))
+        Ok(Some((decode(name, &map.keys, &key)?, decode(name, &map.values, &value)?)))
     }
 }
 
@@ -686,7 +661,7 @@ mod tests {
     use leasehold_twin::Twin;
 
     use super::*;
-    use crate::{Client, MemoryStore, store::redis::RedisStore};
+    use crate::{Client, MemoryStore, codec::Kryo5Text, store::redis::RedisStore};
 
     #[tokio::test(start_paused = true)]
     async fn lock_names_of_a_map_key_match_redisson() {
@@ -705,6 +680,8 @@ mod tests {
         }
         let tagged = client.map::<String, u32>("a{b}c").unwrap().lock(key).unwrap();
         assert_eq!(tagged.name().as_str(), "a{b}c:sMUTHC2Ql4EaCGlDp3W/MQ:lock");
+        let seen = client.set::<String>("seen").unwrap().codec(Kryo5Text).lock(key).unwrap();
+        assert_eq!(seen.name().as_str(), "{seen}:1YYJvWKPQAOHqhq/jABzZA:lock");
     }
 
     #[tokio::test(start_paused = true)]
@@ -748,8 +725,7 @@ mod tests {
         assert!(map.compare_and_set(&1, &9, &10).await.unwrap());
         map.add(&1, 1).await.unwrap();
         map.remove(&1).await.unwrap();
-        let computed = map.get_or_insert_with(&1, minute, async || Ok::<_, Error>(12)).await;
-        assert_eq!(computed.unwrap(), 12);
+        map.get_or_insert_with(&1, minute, async || Ok::<_, Error>(12)).await.unwrap();
         assert!(map.remove_if(&1, &12).await.unwrap());
         assert_eq!(map.insert_if_absent(&1, &13).await.unwrap(), None);
         let guard = map.lock(&1).unwrap().acquire().await.unwrap();

@@ -6,7 +6,7 @@ use super::coded::{called, too_long};
 use crate::{
     domain::Name,
     error::Result,
-    store::map::{Cursor, Page},
+    store::data::{Cursor, Page},
 };
 
 /// The rest of the last page, and the cursor of the next page.

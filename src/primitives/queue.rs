@@ -41,7 +41,7 @@ pub struct Queue<T, C = Text> {
     of: PhantomData<fn() -> T>,
 }
 
-coded::traits! { Queue, lock }
+coded::traits! { Queue<T; codec: C>, lock }
 
 impl<T> Queue<T> {
     pub(crate) fn new(engine: Arc<Engine>, object: Object, ttl: Duration) -> Self {

@@ -16,7 +16,7 @@ use crate::{
     engine::Engine,
     error::{Error, Result},
     store::{
-        map::{Changed, Cursor},
+        data::{Changed, Cursor},
         set::{self, Change},
     },
 };
@@ -43,7 +43,7 @@ pub struct Set<T, C = Text> {
     of: PhantomData<fn() -> T>,
 }
 
-coded::traits! { Set, keyed }
+coded::traits! { Set<T; codec: C>, keyed }
 
 impl<T> Set<T> {
     pub(crate) fn new(keyed: Keyed) -> Self {
@@ -141,15 +141,8 @@ impl<T, C: Codec<T>> Set<T, C> {
 /// Methods that change elements.
 impl<T, C: Codec<T>> Set<T, C> {
     /// Adds `element`, and returns whether it was new in the set.
-    ///
-    /// # Errors
-    ///
-    /// As for [`contains`](Self::contains). After [`Error::Unavailable`], the change may have
-    /// happened.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the change may or may not have happened.
+    #[doc = like!(change "contains" and "After [`Error::Unavailable`], the change may have \
+        happened.")]
     #[doc = example!(seen: "assert!(seen.insert(\"42\").await?);")]
     pub async fn insert(&self, element: &(impl Encode<T, C> + ?Sized)) -> Result<bool> {
         self.change(Change::Insert, &[self.bytes(element)?]).await
@@ -157,15 +150,7 @@ impl<T, C: Codec<T>> Set<T, C> {
 
     /// Adds all `elements` if the set contains none of them, and returns whether it did so, like
     /// `RSet.tryAdd` of Redisson.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert), and [`Error::TooMany`] if there are more than 4,000
-    /// elements.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the change may or may not have happened.
+    #[doc = like!(change "insert" and "[`Error::TooMany`] if there are more than 4,000 elements.")]
     #[doc = example!(seen:
         "let (one, other) = (\"1\".to_owned(), \"2\".to_owned());",
         "seen.insert(&one).await?;",

@@ -132,6 +132,8 @@ mod scenarios_read_write;
 mod seen;
 #[path = "../semaphore.rs"]
 mod semaphore;
+#[path = "../set.rs"]
+mod set;
 #[path = "../tower_layer.rs"]
 mod tower_layer;
 #[path = "../web.rs"]

@@ -1,10 +1,13 @@
-//! The contract of every store for guarded writes. A store has no request that reads data, so the
-//! tests check data by further writes: see [`is_text`].
+//! The contract of every store for guarded writes. A store has no request that reads texts, so the
+//! tests check texts by further writes: see [`is_text`].
 
 use tokio::time::sleep;
 
 use super::{Bench, Duration};
-use crate::domain::{Claim, Failure, ReleaseMode, Value, Work, Write};
+use crate::{
+    domain::{Claim, Failure, Name, ReleaseMode, Value, Work, Write},
+    store::map,
+};
 
 /// Runs every case on `bench`.
 pub(super) async fn all(bench: &Bench) {
@@ -98,6 +101,10 @@ async fn writes_are_ordered_and_atomic(t: &Bench) {
     assert!(writes(t, &claim, [field(t.key("{order}:b")), set(t.key("{order}:b"))]).await);
     assert!(!is_text(t, &claim, "{order}:a").await);
     assert!(is_text(t, &claim, "{order}:b").await);
+    let hash = Name::new(t.key("{order}:a")).unwrap();
+    assert_eq!(map::len(&t.one, &hash).await.unwrap(), 1);
+    assert!(writes(t, &claim, [Write::hdel(hash.as_str(), "field")]).await);
+    assert_eq!(map::len(&t.one, &hash).await.unwrap(), 0);
 
     // the second write is invalid for the existing value, or for the value that the first write
     // sets

@@ -16,6 +16,7 @@ mod queue;
 mod rate_limiter;
 mod read_write;
 pub(crate) mod semaphore;
+mod set;
 
 use std::{
     num::NonZero,
@@ -219,6 +220,7 @@ pub(crate) async fn all(bench: &Bench) {
     permits::all(bench).await;
     rate_limiter::all(bench).await;
     map::all(bench).await;
+    set::all(bench).await;
 }
 
 async fn object_kind_rejects_unsupported_requests(t: &Bench) {

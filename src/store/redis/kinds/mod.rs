@@ -2,6 +2,7 @@
 //! engine sends to every kind. A request that only one kind has is in the module of that kind.
 
 pub(crate) mod barrier;
+pub(crate) mod data;
 pub(crate) mod election;
 pub(super) mod fair;
 pub(crate) mod latch;
@@ -305,6 +306,7 @@ pub(super) fn channel_of(object: &Object) -> String {
 /// Returns all scripts for these channels. Each new connection loads them.
 pub(super) fn preloads(channels: Channels) -> Vec<Preload> {
     let kinds = Kind::ALL.map(|kind| by_kind!(kind, K => K::SCRIPTS));
-    let others = [map::SCRIPTS, quorum::SCRIPTS, rate_limiter::SCRIPTS, set::SCRIPTS];
+    let others =
+        [data::SCRIPTS, map::SCRIPTS, quorum::SCRIPTS, rate_limiter::SCRIPTS, set::SCRIPTS];
     scripts::preloads(&[&kinds[..], &others].concat(), channels)
 }

@@ -2689,8 +2689,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a change of a map that changes nothing leaves an idempotency key",
             edits: &[Edit {
                 file: "src/store/redis/kinds/map/change.lua",
-                from: "        return '0'\n    elseif",
-                to: "        return once(KEYS[2], ARGV[1], '0', 'HLEN', KEYS[1])\n    elseif",
+                from: "        return '0'\n",
+                to: "        return once(KEYS[2], ARGV[1], '0', 'HLEN', KEYS[1])\n",
             }],
         },
     ),
@@ -2755,7 +2755,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "an entry of a map with a TTL never ends",
             edits: &[Edit {
                 file: "src/store/redis/kinds/map/change.lua",
-                from: "        limited(KEYS[1])\n",
+                from: "    limited(KEYS[1])\n",
                 to: "",
             }],
         },
@@ -2765,7 +2765,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "after a part of a page of a map, the rest of the page is skipped",
             edits: &[Edit {
-                file: "src/store/redis/kinds/map/scan.lua",
+                file: "src/store/redis/kinds/scan.lua",
                 from: "return {ARGV[3], parts, read}\n",
                 to: "return {page[1], parts, {}}\n",
             }],

@@ -54,18 +54,21 @@ elseif verb == 'add' then
 end
 
 local there = redis.call('HGET', KEYS[1], ARGV[4])
+local answer = there and '1' .. there or '0'
 
 if verb == 'compare' or verb == 'matching' then
     if there ~= ARGV[6] then
         return '0'
-    elseif verb == 'compare' then
-        return change('1', 'HSET', KEYS[1], ARGV[4], ARGV[5])
     end
-    return change('1', 'HDEL', KEYS[1], ARGV[4])
+    answer = '1'
+elseif there and #there > tonumber(ARGV[2]) then
+    return {1}
+elseif verb == 'absent' and there or not there and (verb == 'replace' or verb == 'remove') then
+    return answer
 end
 
-if there and #there > tonumber(ARGV[2]) then
-    return {1}
+if verb == 'remove' or verb == 'matching' then
+    return change(answer, 'HDEL', KEYS[1], ARGV[4])
 end
 
 -- Sets the TTL of the entry in the hash `key`, if an entry with a TTL is requested. The first call
@@ -77,15 +80,9 @@ local function limited(key)
     end
 end
 
-local answer = there and '1' .. there or '0'
-if verb == 'insert' or (verb == 'absent' and not there) or (verb == 'replace' and there) then
-    limited(KEYS[2])
-    local done = change(answer, 'HSET', KEYS[1], ARGV[4], ARGV[5])
-    if done == answer then
-        limited(KEYS[1])
-    end
-    return done
-elseif verb == 'remove' and there then
-    return change(answer, 'HDEL', KEYS[1], ARGV[4])
+limited(KEYS[2])
+local done = change(answer, 'HSET', KEYS[1], ARGV[4], ARGV[5])
+if done == answer then
+    limited(KEYS[1])
 end
-return answer
+return done

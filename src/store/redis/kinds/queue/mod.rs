@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use redis::Value;
 
-use super::{InRedis, Reply, map, permits::RENEW};
+use super::{InRedis, Reply, data, permits::RENEW};
 use crate::{
     domain::{
         Claim, Element, Ending, Failure, Name, Outcome, Owner, Place, ReleaseMode, ReleaseReply,
@@ -110,7 +110,7 @@ pub(crate) async fn push(
 
 /// Returns how many elements wait in the queue.
 pub(crate) async fn len(store: &RedisStore, name: &Name) -> Reply<u64> {
-    map::count(store, name, "LLEN").await
+    data::count(store, name, "LLEN").await
 }
 
 /// Returns how many elements all clients together have claimed.

@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::{
     Reply,
-    map::{self, Changed, Cursor, Page},
+    data::{self, Changed, Cursor, Page},
 };
 use crate::{
     domain::{Failure, Name, Owner},
@@ -52,7 +52,7 @@ pub(crate) async fn change(
     let receipt = keys::receipt("set", name, receipt);
     let arguments = (millis(RECEIPT_RESTS), verb, elements);
     let request = Request::of(name, &CHANGE, &[&receipt], arguments);
-    let read = |reply: &Value| map::changed(reply).map(|it| it != Changed::No);
+    let read = |reply: &Value| data::changed(reply).map(|it| it != Changed::No);
     store.ask(request.read(read)).await
 }
 
@@ -61,18 +61,18 @@ pub(crate) async fn pop(store: &RedisStore, name: &Name, receipt: &Owner) -> Rep
     let receipt = keys::receipt("set", name, receipt);
     let arguments = (millis(RECEIPT_RESTS), MAX_VALUE_BYTES);
     let request = Request::of(name, &POP, &[&receipt], arguments);
-    let read: fn(&Value) -> Result<Changed, Failure> = map::changed;
+    let read: fn(&Value) -> Result<Changed, Failure> = data::changed;
     store.ask(request.read(read)).await
 }
 
 pub(crate) async fn contains(store: &RedisStore, name: &Name, element: &[u8]) -> Reply<bool> {
-    map::flag(store, name, "SISMEMBER", element).await
+    data::flag(store, name, "SISMEMBER", element).await
 }
 
 pub(crate) async fn len(store: &RedisStore, name: &Name) -> Reply<u64> {
-    map::count(store, name, "SCARD").await
+    data::count(store, name, "SCARD").await
 }
 
 pub(crate) async fn scan(store: &RedisStore, name: &Name, cursor: &Cursor) -> Reply<Page> {
-    map::page(store, name, "SSCAN", cursor).await
+    data::page(store, name, "SSCAN", cursor).await
 }

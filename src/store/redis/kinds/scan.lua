@@ -1,4 +1,4 @@
--- map/scan: reads a page of a map or of a set, or a part of a page that is too long for one reply.
+-- scan: reads a page of a map or of a set, or a part of a page that is too long for one reply.
 --
 --   KEYS[1]  data     hash {key: value}, or set
 --   ARGV[1]  longest  how many bytes the reply may have

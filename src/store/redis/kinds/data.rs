@@ -1,0 +1,111 @@
+//! Requests that maps, sets and queues share.
+//!
+//! A reply of more than 256 KiB would end the connection, which all callers share. So values are
+//! read by scripts, which return only values that are short enough.
+
+use std::sync::LazyLock;
+
+use redis::Value;
+
+use super::Reply;
+use crate::{
+    domain::{Failure, Name},
+    store::{
+        MAX_VALUE_BYTES,
+        redis::{
+            RedisStore,
+            ask::{NOTHING, Request},
+            replies,
+            scripts::{Script, Scripts, script},
+        },
+    },
+};
+
+static SCAN: LazyLock<Script> = script!("scan");
+
+pub(super) const SCRIPTS: Scripts = &[&SCAN];
+
+/// The largest number of bytes of one reply: enough for a key and its value.
+pub(super) const LONGEST_REPLY: usize = 2 * MAX_VALUE_BYTES;
+
+/// The reply to a change.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Changed {
+    /// Nothing changed, or there was no previous value.
+    No,
+    /// Something changed, or there was a previous value. Contains the previous value, or no bytes.
+    Yes(Vec<u8>),
+    /// The previous value is too long for a reply, so nothing changed.
+    TooLong,
+}
+
+/// A page of a map or a set, or a part of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Page {
+    /// Of a map, keys and values by turns; of a set, elements.
+    pub(crate) parts: Vec<Vec<u8>>,
+    /// Where the next request continues. `None` after the last page.
+    pub(crate) next: Option<Cursor>,
+    /// If the entry after `parts` was left out, because it is too long for a reply: the beginning
+    /// of its key.
+    pub(crate) skips: Option<Vec<u8>>,
+}
+
+/// Where reading continues. The default is the beginning.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Cursor {
+    page: u64,
+    /// Hashes of the entries of this page that earlier requests have read.
+    read: Vec<Vec<u8>>,
+}
+
+/// Sends a command that returns 1 or 0 for `it`, and returns whether the reply is 1.
+pub(super) async fn flag(store: &RedisStore, name: &Name, verb: &str, it: &[u8]) -> Reply<bool> {
+    let request = Request::command(verb, name.as_str(), it).about(name);
+    store.ask(request.read(|reply| Ok(replies::number(reply)? == 1))).await
+}
+
+/// Sends a command that counts, and returns the number.
+pub(super) async fn count(store: &RedisStore, name: &Name, verb: &str) -> Reply<u64> {
+    let request = Request::command(verb, name.as_str(), NOTHING).about(name);
+    store.ask(request.read(|reply| replies::number(reply).map(i64::unsigned_abs))).await
+}
+
+/// Reads a page by the command `verb`: `HSCAN` or `SSCAN`.
+pub(super) async fn page(
+    store: &RedisStore,
+    name: &Name,
+    verb: &str,
+    cursor: &Cursor,
+) -> Reply<Page> {
+    let arguments = (LONGEST_REPLY, verb, cursor.page, &cursor.read);
+    let read = |reply: &Value| {
+        let Some([page, Value::Array(parts), Value::Array(read), skips @ ..]) = reply.as_sequence()
+        else {
+            return Err(replies::unreadable(reply));
+        };
+        let texts = |values: &[Value]| values.iter().map(bytes).collect::<Result<Vec<_>, _>>();
+        let next = Cursor { page: replies::number(page)?.unsigned_abs(), read: texts(read)? };
+        // The cursor 0 means the end, or a part of the first page. Only a part has hashes.
+        let next = Some(next).filter(|next| *next != Cursor::default());
+        Ok(Page { parts: texts(parts)?, next, skips: skips.first().map(bytes).transpose()? })
+    };
+    store.ask(Request::of(name, &SCAN, &[], arguments).read(read)).await
+}
+
+/// Reads the reply of a script that uses `once.lua`.
+pub(super) fn changed(reply: &Value) -> Result<Changed, Failure> {
+    match reply {
+        Value::Array(parts) if parts[..] == [Value::Int(1)] => Ok(Changed::TooLong),
+        Value::BulkString(text) if text == b"0" => Ok(Changed::No),
+        Value::BulkString(text) if text.starts_with(b"1") => Ok(Changed::Yes(text[1..].to_vec())),
+        other => Err(replies::unreadable(other)),
+    }
+}
+
+pub(super) fn bytes(reply: &Value) -> Result<Vec<u8>, Failure> {
+    match reply {
+        Value::BulkString(bytes) => Ok(bytes.clone()),
+        other => Err(replies::unreadable(other)),
+    }
+}
