@@ -69,16 +69,6 @@ impl Setup {
         assert_eq!(held, number);
     }
 
-    /// Checks that the hold stays for 20 seconds, and that no other client acquires.
-    async fn keeps_out_others(&self, guard: &QuorumGuard) {
-        let (other, start) = (self.lock(), Instant::now());
-        while start.elapsed() < secs(20) {
-            assert!(other.try_acquire().await.ok().flatten().is_none());
-            assert!(guard.is_held(), "{:?}", start.elapsed());
-            sleep(ms(100)).await;
-        }
-    }
-
     /// Lets a new client acquire the lock. Returns how long the client waited, and its guard.
     async fn waits(&self) -> (Duration, QuorumGuard) {
         let (lock, start) = (self.lock(), Instant::now());
@@ -139,23 +129,22 @@ async fn waiter_acquires_when_the_holder_releases() {
 
 #[tokio::test(start_paused = true)]
 async fn quorum_hold_ends_with_its_majority_or_its_lease() {
-    for (change, lease, reason) in [
-        (MemoryStore::lose_everything as fn(&MemoryStore), None, LostReason::NotOwned),
-        (MemoryStore::stall, None, LostReason::Expired),
-        (MemoryStore::resume, Some(secs(5)), LostReason::Expired),
+    let lose: fn(&MemoryStore) = MemoryStore::lose_everything;
+    for (change, servers, lease, reason) in [
+        (lose, 0..3, None, LostReason::NotOwned),
+        (MemoryStore::stall, 0..3, None, LostReason::Expired),
+        // The holder does not request a hold with a fixed lease again.
+        (lose, 4..5, Some(secs(20)), LostReason::Expired),
     ] {
         let (setup, start) = (Setup::new(5), Instant::now());
-        let lock = match lease {
-            Some(lease) => setup.lock().lease(lease),
-            None => setup.lock(),
-        };
+        let lock = lease.map_or_else(|| setup.lock(), |lease| setup.lock().lease(lease));
         let guard = lock.acquire().await.unwrap();
         sleep(ms(100)).await;
-        setup.servers[..3].iter().for_each(change);
+        setup.servers[servers].iter().for_each(change);
         assert_eq!(guard.lost().await, reason);
         assert!(start.elapsed() < lease.unwrap_or(TTL) + ms(200), "{:?}", start.elapsed());
         assert!(!guard.is_held() && guard.remaining().is_none());
-        if reason == LostReason::NotOwned {
+        if reason == LostReason::NotOwned || lease.is_some() {
             // The guard still exists, and must not keep the lock at the other servers.
             setup.is_held_at(0).await;
         }
@@ -223,17 +212,6 @@ async fn holder_does_not_take_the_lock_back_after_a_forced_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quorum_hold_with_a_fixed_lease_is_not_requested_again() {
-    let setup = Setup::known(5).await;
-    let guard = setup.lock().lease(secs(20)).acquire().await.unwrap();
-    sleep(secs(1)).await;
-    setup.servers[4].lose_everything();
-    assert_eq!(guard.lost().await, LostReason::Expired);
-    sleep(secs(1)).await;
-    setup.is_held_at(0).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn quorum_refuses_a_server_that_is_listed_twice() {
     let client = Client::in_memory();
     assert!(matches!(QuorumClient::of([client.clone(), client]), Err(Error::Url(_))));
@@ -256,31 +234,31 @@ async fn clocks_that_are_set_back_delay_a_vote_by_one_lease() {
     assert!(guard.is_held() && waited >= TTL && waited < TTL + secs(5), "{waited:?}");
 }
 
+/// The holder has the votes of the first two servers. If the servers are new, a server that has
+/// lost its data looks like one that was never used.
 #[tokio::test(start_paused = true)]
 async fn server_that_lost_its_data_has_no_vote_for_one_lease() {
-    // The holder has the votes of the first two servers.
-    let setup = Setup::known(3).await;
-    setup.servers[2].fail("LOADING Redis is loading the dataset in memory");
-    let guard = setup.acquire().await;
+    for (is_new, is_silent) in [(false, false), (false, true), (true, true)] {
+        let setup = if is_new { Setup::new(3) } else { Setup::known(3).await };
+        match is_silent {
+            true => setup.stop(2..3),
+            false => setup.servers[2].fail("LOADING Redis is loading the dataset in memory"),
+        }
+        let (waited, guard) = setup.waits().await;
+        assert_eq!(waited >= TTL, is_new, "{waited:?}");
 
-    // The second server loses its data, and the third one works again. These two must not form a
-    // majority for another client, and the second server must grant the lock to the holder again.
-    setup.servers[1].lose_everything();
-    setup.servers[2].heal();
-    setup.keeps_out_others(&guard).await;
-}
-
-/// The servers are new, so a server that has lost its data looks like one that was never used.
-#[tokio::test(start_paused = true)]
-async fn empty_server_has_no_vote_if_another_server_was_silent() {
-    let setup = Setup::new(3);
-    setup.stop(2..3);
-    let (waited, guard) = setup.waits().await;
-    assert!(waited >= TTL, "{waited:?}");
-
-    setup.servers[1].lose_everything();
-    setup.servers[2].resume();
-    setup.keeps_out_others(&guard).await;
+        // The second server loses its data, and the third one works again. These two must not form
+        // a majority for another client, and the second server must grant the lock to the holder.
+        setup.servers[1].lose_everything();
+        setup.servers[2].heal();
+        setup.servers[2].resume();
+        let (other, start) = (setup.lock(), Instant::now());
+        while start.elapsed() < secs(20) {
+            assert!(other.try_acquire().await.ok().flatten().is_none());
+            assert!(guard.is_held(), "{:?}", start.elapsed());
+            sleep(ms(100)).await;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,42 +322,28 @@ async fn panic_of_the_work_releases_the_lock_and_continues() {
     assert!(held < 2, "fewer than two of the three servers still hold the lock: {held}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn clients_that_split_the_votes_make_progress() {
-    let (setup, start) = (Setup::new(5), Instant::now());
-    join_all((0..12).map(async |_| {
-        let lock = setup.lock();
-        for _ in 0..10 {
-            let guard = lock.acquire().await.unwrap();
-            sleep(ms(1)).await;
-            releases(guard).await;
-        }
-    }))
-    .await;
-    let each = start.elapsed() / 120;
-    assert!(each < ms(200), "{each:?} for each hold");
-}
-
 // Tests of Redisson's `RedissonRedLock`. Each Java thread is a task with a client of its own.
 
-/// Ported from `RedissonRedLockTest.testLockLeasetimeWithSeconds`, `testLockLeasetimeWithMinutes`
-/// and `testTryLockLeasetime`.
+/// Clients with leases are ported from `RedissonRedLockTest.testLockLeasetimeWithSeconds`,
+/// `testLockLeasetimeWithMinutes` and `testTryLockLeasetime`.
 #[tokio::test(start_paused = true)]
-async fn tasks_with_leases_hold_one_at_a_time() {
-    for lease in [secs(2), secs(60)] {
-        let (setup, count) = (Setup::known(3).await, AtomicU32::new(0));
-        join_all((0..10).map(async |_| {
-            let lock = setup.lock().lease(lease);
-            for _ in 0..5 {
-                let guard = lock.acquire_within(secs(120)).await.unwrap();
+async fn clients_that_split_the_votes_make_progress_one_at_a_time() {
+    for (lease, work) in [(None, ms(1)), (Some(secs(2)), secs(1)), (Some(secs(60)), secs(1))] {
+        let (setup, count, start) = (Setup::new(5), AtomicU32::new(0), Instant::now());
+        join_all((0..12).map(async |_| {
+            let lock = lease.map_or_else(|| setup.lock(), |lease| setup.lock().lease(lease));
+            for _ in 0..10 {
+                let guard = lock.acquire_within(secs(300)).await.unwrap();
                 let before = count.load(Relaxed);
-                sleep(secs(1)).await;
+                sleep(work).await;
                 count.store(before + 1, Relaxed);
                 releases(guard).await;
             }
         }))
         .await;
-        assert_eq!(count.load(Relaxed), 50, "{lease:?}");
+        assert_eq!(count.load(Relaxed), 120, "{lease:?}");
+        let each = start.elapsed() / 120;
+        assert!(each < work + ms(200), "{each:?} for each hold");
     }
 }
 

@@ -850,7 +850,8 @@ struct Shown {
 fn shown_texts(path: &str, text: &str) -> Vec<Shown> {
     let text = without_tests(text);
     let (code, literals) = scanned(text);
-    let macros = blocks(&code, "macro_rules!").chain(blocks(&code, "views!"));
+    let macros = ["macro_rules!", "views!", "group_guard!", "group_run!"];
+    let macros = macros.into_iter().flat_map(|mark| blocks(&code, mark));
     let unseen: Vec<_> = macros.chain(attributes(&code)).collect();
     let mut found = vec![];
     for (start, end) in literals {
@@ -1160,12 +1161,13 @@ fn api(folder: &str) -> Api {
 }
 
 fn api_of(path: &str) -> Api {
-    methods(&read(path), &read("src/primitives/settings.rs"))
+    let macros = ["primitives/settings.rs", "primitives/views.rs", "blocking/face.rs"];
+    methods(&read(path), &macros.map(|file| read(Path::new("src").join(file))).concat())
 }
 
-/// The public methods of `text`. A macro of `settings` counts as the methods that it defines. A row
-/// of a table, `fn name(…) -> …;`, counts as a method.
-fn methods(text: &str, settings: &str) -> Api {
+/// The public methods of `text`. A call of a macro in `macros`, by `name!(`, counts as the methods
+/// that it defines. A row of a table, `fn name(…) -> …;`, counts as a method.
+fn methods(text: &str, macros: &str) -> Api {
     let (mut found, mut owner) = (Api::new(), String::new());
     for line in code(text).lines() {
         if let Some(head) = line.strip_prefix("impl") {
@@ -1174,7 +1176,7 @@ fn methods(text: &str, settings: &str) -> Api {
             owner.clear();
         }
         if !owner.is_empty() && !SHARED.contains(&&*owner) {
-            found.extend(named(line, settings).into_iter().map(|name| (owner.clone(), name)));
+            found.extend(named(line, macros).into_iter().map(|name| (owner.clone(), name)));
         }
     }
     found
@@ -1198,17 +1200,18 @@ fn owner_of(head: &str) -> String {
     if own("K") { of.replace("<K>", "") } else { of }
 }
 
-fn named(line: &str, settings: &str) -> Vec<String> {
+fn named(line: &str, macros: &str) -> Vec<String> {
     let line = line.trim();
     let is_row = line.starts_with("fn ") && line.contains(';');
     let declared = line.strip_prefix("pub ").or_else(|| is_row.then_some(line));
     if let Some(name) = declared.and_then(function) {
         return vec![name.to_owned()];
     }
-    let of = line.trim_start_matches("$crate::primitives::settings::").split("!(").next();
-    let body = of.and_then(|of| settings.split(&format!("macro_rules! {of} {{")).nth(1));
+    let of = line.trim_start_matches("$crate::primitives::").trim_start_matches("settings::");
+    let of = of.split("!(").next();
+    let body = of.and_then(|of| macros.split(&format!("macro_rules! {of} {{")).nth(1));
     let body = body.and_then(|body| body.split("\n}").next()).unwrap_or_default();
-    body.lines().flat_map(|line| named(line, settings)).collect()
+    body.lines().flat_map(|line| named(line, macros)).collect()
 }
 
 /// Tasks and threads have the same methods, except those in the lists above.

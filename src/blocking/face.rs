@@ -6,7 +6,7 @@
 /// `=> guard`, this method converts the guard inside an `Option`. `$object` is code that makes the
 /// object in the examples.
 macro_rules! waits {
-    ($of:ident, $object:literal:
+    ($of:ident, $object:tt:
         $(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $(, $wrap:ident)? $(=> $maybe:ident)?;
             $($example:literal)+)+
     ) => {$(
@@ -54,7 +54,7 @@ macro_rules! shows {
 
 /// Methods that do not block, and return what the async method returns.
 macro_rules! returns {
-    ($of:ident, $object:literal:
+    ($of:ident, $object:tt:
         $(fn $name:ident() -> $out:ty; $($example:literal)+)+
     ) => {$(
         #[doc = concat!("Returns what [`", stringify!($of), "::", stringify!($name), "`](crate::",
@@ -137,7 +137,7 @@ macro_rules! nexts {
 /// Settings, which consume and return the object. A row with parameters, such as
 /// `fn codec<C>(…) -> Map<…>`, returns an object of another type.
 macro_rules! sets {
-    ($of:ident, $object:literal:
+    ($of:ident, $object:tt:
         $(fn $name:ident<$($new:ident $(: $bound:ident)?),+>($($arg:ident: $type:ty),+) -> $out:ty;
             $($example:literal)+)+
     ) => {$(
@@ -149,7 +149,7 @@ macro_rules! sets {
             $of { core: self.core, inner: self.inner.$name($($arg),+) }
         }
     )+};
-    ($of:ident, $object:literal:
+    ($of:ident, $object:tt:
         $(fn $name:ident($arg:ident: $type:ty); $($example:literal)+)+
     ) => {$(
         #[doc = concat!("Does what [`", stringify!($of), "::", stringify!($name), "`](crate::",
@@ -165,7 +165,7 @@ macro_rules! sets {
 /// Methods that block and consume a guard. If a task of an async runtime calls one, a background
 /// task does what the text `$instead` says.
 macro_rules! ends {
-    ($of:ident, $object:literal, $instead:literal:
+    ($of:ident, $object:tt, $instead:literal:
         $(fn $name:ident($($arg:ident: $type:ty),*); $($example:literal)+)+
     ) => {$(
         #[doc = concat!("Blocks until [`", stringify!($of), "::", stringify!($name), "`](crate::",
@@ -186,7 +186,7 @@ macro_rules! ends {
 
 /// The method of a guard that blocks until its hold has ended.
 macro_rules! loses {
-    ($of:ident, $object:literal: fn lost() -> $out:ty; $($example:literal)+) => {
+    ($of:ident, $object:tt: fn lost() -> $out:ty; $($example:literal)+) => {
         #[doc = concat!("Blocks until [`", stringify!($of), "::lost`](crate::", stringify!($of),
             "::lost) returns, and returns its result.")]
         ///
@@ -203,7 +203,7 @@ macro_rules! loses {
 
 /// The method `run` of an object (`&self`), or of its guard (`self`).
 macro_rules! runs {
-    ($of:ident, $object:literal: fn run(&self) -> $context:ty; $($example:literal)+) => {
+    ($of:ident, $object:tt: fn run(&self) -> $context:ty; $($example:literal)+) => {
         #[doc = concat!("Does what [`", stringify!($of), "::run`](crate::", stringify!($of),
             "::run) does, but cannot stop the work.")]
         ///
@@ -216,7 +216,7 @@ macro_rules! runs {
             self.acquire()?.run(work).into_result()
         }
     };
-    ($of:ident, $object:literal: fn run(self) -> $context:ty; $($example:literal)+) => {
+    ($of:ident, $object:tt: fn run(self) -> $context:ty; $($example:literal)+) => {
         #[doc = concat!("Does what [`", stringify!($of), "::run`](crate::", stringify!($of),
             "::run) does, but cannot stop the work.")]
         ///
@@ -229,16 +229,76 @@ macro_rules! runs {
     };
 }
 
+/// The acquisitions of a group of locks: a multi-lock or a quorum lock.
+macro_rules! acquires {
+    ($of:ident, $guard:ident, $context:ty, $object:ident) => {
+        $crate::blocking::face::tables! { $object:
+            waits $of {
+                fn acquire() -> $guard, guard; "let guard = lock.acquire()?;"
+                fn acquire_within(timeout: Duration) -> $guard, guard;
+                    "let guard = lock.acquire_within(Duration::from_secs(5))?;"
+                fn try_acquire() -> Option<$guard> => guard;
+                    "assert!(lock.try_acquire()?.is_some());"
+            }
+            runs $of {
+                fn run(&self) -> $context;
+                    "assert_eq!(lock.run(|held| held.check().map(|()| 6 * 7))??, 42);"
+            }
+        }
+
+        fn guard(&self, inner: $crate::$guard) -> $guard {
+            $guard { inner, core: self.core.clone() }
+        }
+    };
+}
+
+/// The guard of a group of locks.
+macro_rules! guards {
+    ($guard:ident, $object:ident) => {
+        #[doc = concat!("A [`", stringify!($guard), "`](crate::", stringify!($guard),
+                            ") for threads. It can move to another thread.")]
+        #[doc = $crate::primitives::thread_example!($object:
+                            "let guard = lock.acquire()?;",
+                            "assert!(std::thread::spawn(move || guard.release()).join().is_ok());")]
+        #[derive(Debug)]
+        #[must_use = "what the guard holds is released as soon as the guard is dropped"]
+        pub struct $guard {
+            // Must come before `core`. Rust drops fields in order, and the releases must be in
+            // flight when `core` ends the runtimes.
+            inner: $crate::$guard,
+            core: Cores,
+        }
+    };
+}
+
+/// Methods of the guard of a group of locks.
+macro_rules! holds {
+    ($of:ident, $context:ty, $object:ident) => {
+        $crate::blocking::face::tables! { $object:
+            returns $of {
+                fn is_held() -> bool; "assert!(lock.acquire()?.is_held());"
+                fn remaining() -> Option<Duration>;
+                    "assert!(lock.acquire()?.remaining().is_some_and(|left| left.as_secs() >= 28));"
+            }
+            runs $of {
+                fn run(self) -> $context;
+                    "assert!(lock.acquire()?.run(|held| held.is_held()).into_result()?);"
+            }
+        }
+    };
+}
+
 /// Several tables with the same `$object`. Each is `waits Lock { … }` instead of
 /// `waits! { Lock, "let lock = …;": … }`.
 macro_rules! tables {
-    ($object:literal: $($table:ident $of:ident $(, $instead:literal)? { $($row:tt)+ })+) => {$(
-        $table! { $of, $object $(, $instead)?: $($row)+ }
+    ($object:tt: $($table:ident $of:ident $(, $instead:literal)? { $($row:tt)+ })+) => {$(
+        $crate::blocking::face::$table! { $of, $object $(, $instead)?: $($row)+ }
     )+};
 }
 
 pub(super) use {
-    ends, loses, makes, nexts, returns, runs, sets, shares, shows, streams, tables, waits,
+    acquires, ends, guards, holds, loses, makes, nexts, returns, runs, sets, shares, shows,
+    streams, tables, waits,
 };
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Lock,
-    face::{loses, returns, runs, tables, waits},
+    face::{acquires, guards, holds, loses, returns},
     waiting::Cores,
 };
 use crate::{
@@ -56,45 +56,14 @@ impl MultiLock {
         Ok(Self { inner: primitives::MultiLock::new(inner)?, core: Cores::of(cores) })
     }
 
-    tables! { "let both = client.multi_lock([\"from\", \"to\"])?;":
-        waits MultiLock {
-            fn acquire() -> MultiGuard, guard; "let guard = both.acquire()?;"
-            fn acquire_within(timeout: Duration) -> MultiGuard, guard;
-                "let guard = both.acquire_within(Duration::from_secs(5))?;"
-            fn try_acquire() -> Option<MultiGuard> => guard;
-                "assert!(both.try_acquire()?.is_some());"
-        }
-        runs MultiLock {
-            fn run(&self) -> MultiContext;
-                "assert_eq!(both.run(|held| held.check().map(|()| 6 * 7))??, 42);"
-        }
-    }
-
-    fn guard(&self, inner: primitives::MultiGuard) -> MultiGuard {
-        MultiGuard { inner, core: self.core.clone() }
-    }
+    acquires!(MultiLock, MultiGuard, MultiContext, multi);
 }
 
-/// A [`MultiGuard`](crate::MultiGuard) for threads.
-///
-/// # Examples
-///
-/// ```
-/// let client = leasehold::blocking::Client::in_memory()?;
-/// let guard = client.multi_lock(["from", "to"])?.acquire()?;
-/// std::thread::spawn(move || guard.release()).join().unwrap()?.into_result()?;
-/// # Ok::<(), leasehold::Error>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "the members are released as soon as the guard is dropped"]
-pub struct MultiGuard {
-    // Must come before `core`. Rust drops fields in order, and the releases must be in flight when
-    // `core` ends the runtimes.
-    inner: primitives::MultiGuard,
-    core: Cores,
-}
+guards!(MultiGuard, multi);
 
 impl MultiGuard {
+    holds!(MultiGuard, MultiContext, multi);
+
     /// Blocks until [`MultiGuard::release`](crate::MultiGuard::release) returns, and returns its
     /// result.
     ///
@@ -122,16 +91,8 @@ impl MultiGuard {
             "assert_eq!((name.as_str(), reason), (\"from\", leasehold::LostReason::Expired));"
     }
 
-    tables! { "let guard = client.multi_lock([\"from\", \"to\"])?.acquire()?;":
-        runs MultiGuard {
-            fn run(self) -> MultiContext; "assert!(guard.run(|held| held.is_held()).into_result()?);"
-        }
-        returns MultiGuard {
-            fn is_held() -> bool; "assert!(guard.is_held());"
-            fn remaining() -> Option<Duration>;
-                "assert!(guard.remaining().is_some_and(|left| left.as_secs() >= 28));"
-            fn members() -> &[LockContext]; "assert_eq!(guard.members().len(), 2);"
-        }
+    returns! { MultiGuard, multi:
+        fn members() -> &[LockContext]; "assert_eq!(lock.acquire()?.members().len(), 2);"
     }
 
     /// Returns what [`MultiGuard::member`](crate::MultiGuard::member) returns.

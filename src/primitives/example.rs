@@ -4,7 +4,7 @@
 /// The section *Examples* of an item of the async API. Rustdoc hides the lines that create
 /// `$object`.
 macro_rules! example {
-    (lock: $($line:literal),+) => {
+    (lock: $($line:expr),+) => {
         $crate::primitives::example!("let lock = client.lock(\"orders:42\")?;": $($line),+)
     };
     (fenced: $($line:literal),+) => {
@@ -12,6 +12,14 @@ macro_rules! example {
     };
     (both: $($line:literal),+) => {
         $crate::primitives::example!("let both = client.multi_lock([\"from\", \"to\"])?;": $($line),+)
+    };
+    (multi: $($line:expr),+) => {
+        $crate::primitives::example!("let lock = client.multi_lock([\"from\", \"to\"])?;": $($line),+)
+    };
+    (quorum: $($line:expr),+) => {
+        $crate::primitives::example!(
+            "let quorum = leasehold::QuorumClient::of([client, leasehold::Client::in_memory(), \
+             leasehold::Client::in_memory()])?; let lock = quorum.lock(\"orders:42\")?;": $($line),+)
     };
     (prices: $($line:literal),+) => {
         $crate::primitives::example!("let prices = client.read_write_lock(\"prices\")?;": $($line),+)
@@ -43,7 +51,7 @@ macro_rules! example {
     (jobs: $($line:literal),+) => {
         $crate::primitives::example!("let jobs = client.queue::<String>(\"jobs\")?;": $($line),+)
     };
-    (claim: $($line:literal),+) => {
+    (claim: $($line:expr),+) => {
         $crate::primitives::example!(
             "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(\"a\").await?; \
              let claim = jobs.claim().await?;": $($line),+)
@@ -116,6 +124,15 @@ macro_rules! like {
 /// the object.
 #[cfg(feature = "blocking")]
 macro_rules! thread_example {
+    (multi: $($line:expr),+) => {
+        $crate::primitives::thread_example!(
+            "let lock = client.multi_lock([\"from\", \"to\"])?;": $($line),+)
+    };
+    (quorum: $($line:expr),+) => {
+        $crate::primitives::thread_example!(
+            "use leasehold::blocking::QuorumClient; let quorum = QuorumClient::of([client])?; \
+             let lock = quorum.lock(\"orders:42\")?;": $($line),+)
+    };
     ($object:literal: $($line:expr),+) => {
         concat!(
             "\n# Examples\n\n```\n",

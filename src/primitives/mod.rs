@@ -54,5 +54,5 @@ pub use self::{
 pub(crate) use self::{example::thread_example, run::Loss};
 pub(crate) use self::{
     example::{example, like},
-    views::views,
+    views::{context_views, group_guard, group_run, hold_views, views},
 };

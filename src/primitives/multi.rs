@@ -26,16 +26,17 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use futures_util::{
+    FutureExt,
     future::{join_all, select_all},
     stream::{FuturesUnordered, StreamExt},
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{
-    Lock, LockContext, LockGuard, OnLoss, Release, RunOutcome, example,
+    Lock, LockContext, LockGuard, OnLoss, Release, RunOutcome, context_views, example, group_guard,
+    group_run,
     run::{self, Loss, release_after_run},
     settings::checked_timeout,
-    views,
 };
 use crate::{
     domain::{Holder, LostReason, Name, spread},
@@ -203,31 +204,11 @@ impl MultiLock {
         missing.error.map_or(Ok(None), Err)
     }
 
-    /// Acquires all members, runs `work` under them, releases them, and returns the work's result.
-    ///
-    /// This is [`Lock::run`] for several locks. If a member is lost, [`on_loss`](Self::on_loss)
-    /// decides how the work stops.
-    ///
-    /// # Errors
-    ///
-    /// As for [`acquire`](Self::acquire). After these errors, the work did not start.
-    /// [`Error::Lost`], with the name of the member and the reason, if a member was lost while the
-    /// work ran.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the work is dropped at its current await, and the members are
-    /// released in the background.
-    #[doc = example!(both:
-        "let sum = both.run(async |_held| (1..=4).sum::<i32>()).await?;",
-        "assert_eq!(sum, 10);")]
-    pub async fn run<T, W, F>(&self, work: W) -> Result<T>
-    where
-        W: FnOnce(MultiContext) -> F,
-        F: Future<Output = T>,
-    {
-        self.acquire().await?.run(work).await.into_result()
-    }
+    group_run!(
+        multi,
+        MultiContext,
+        "If a member is lost, [`on_loss`](Self::on_loss) decides how the work stops."
+    );
 
     async fn gather(&self, within: Option<Deadline>) -> Result<MultiGuard> {
         let mut gathered = Gathered::none(&self.members);
@@ -469,52 +450,26 @@ impl MultiGuard {
         MultiRelease { members: join_all(each).await }
     }
 
-    /// Runs `work` under this guard, releases all members, and returns the outcome.
-    ///
-    /// This is [`Guard::run`](crate::Guard::run) for several locks. If a member was lost, the
-    /// outcome names the first one.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the work is dropped at its current await, and the members are
-    /// released in the background.
-    #[doc = example!(both:
-        "use leasehold::RunOutcome;",
-        "let guard = both.acquire().await?;",
-        "assert_eq!(guard.run(async |_held| 6 * 7).await, RunOutcome::Completed(42));")]
-    pub async fn run<T, W, F>(self, work: W) -> RunOutcome<T>
-    where
-        W: FnOnce(MultiContext) -> F,
-        F: Future<Output = T>,
-    {
-        let Self { guards, context, on_loss } = self;
-        let lost = context.lost();
-        run::under(context, lost, release_all_after_run(guards), on_loss, work).await
-    }
+    group_guard!(
+        multi,
+        MultiContext,
+        |guard| guard.on_loss,
+        "If a member is lost, [`MultiLock::on_loss`] decides how the work stops, and the outcome \
+         names the first lost member.",
+        (Name, LostReason) = |loss| loss,
+        "the name of the first lost member, and the reason.";
+        "let guard = lock.acquire().await?;",
+        "let lost = guard.lost();",
+        "client.lock(\"to\")?.force_release().await?;",
+        "let (name, reason) = lost.await; // at the next renewal",
+        "assert_eq!((name.as_str(), reason), (\"to\", leasehold::LostReason::NotOwned));"
+    );
 
     /// Releases all members after the work has completed. Returns the first member that was lost
     /// before, if one was.
-    #[cfg(feature = "blocking")]
     pub(crate) async fn release_after_run(self) -> Option<Loss> {
-        release_all_after_run(self.guards).await
-    }
-
-    /// Returns the context for work under this guard.
-    #[cfg(feature = "blocking")]
-    pub(crate) fn context(&self) -> MultiContext {
-        self.context.clone()
-    }
-
-    views! { context, example[both:]:
-        fn is_held() -> bool; "assert!(both.acquire().await?.is_held());";
-        fn remaining() -> Option<Duration>;
-            "assert!(both.acquire().await?.remaining().is_some_and(|left| left.as_secs() >= 28));";
-        fn lost() -> (Name, LostReason), "the name of the first lost member, and the reason.";
-            "let guard = both.acquire().await?;",
-            "let lost = guard.lost();",
-            "client.lock(\"to\")?.force_release().await?;",
-            "let (name, reason) = lost.await; // at the next renewal",
-            "assert_eq!((name.as_str(), reason), (\"to\", leasehold::LostReason::NotOwned));";
+        let each = self.guards.into_iter().map(|guard| release_after_run(guard.held));
+        join_all(each).await.into_iter().flatten().next()
     }
 
     /// Returns the holds of all members, ordered by name.
@@ -544,13 +499,6 @@ impl MultiGuard {
     }
 }
 
-/// Releases all guards after the work has completed. Returns the first member that was lost before,
-/// if one was.
-async fn release_all_after_run(guards: Vec<LockGuard>) -> Option<Loss> {
-    let released = join_all(guards.into_iter().map(|guard| release_after_run(guard.held))).await;
-    released.into_iter().flatten().next()
-}
-
 /// A view of the holds of all members of a [`MultiLock`], for work that runs under it.
 ///
 /// A `MultiContext` is cheap to clone. It cannot release the members, and they may be released
@@ -571,45 +519,25 @@ pub struct MultiContext {
 }
 
 impl MultiContext {
-    /// Waits until a member is lost, as [`MultiGuard::lost`] does.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    #[doc = example!(both:
-        "let lost = both.run(async |held| held.lost()).await?;",
-        "assert_eq!(lost.await.1, leasehold::LostReason::Released);")]
-    pub fn lost(&self) -> impl Future<Output = (Name, LostReason)> + Send + use<> {
+    /// Returns how long all members last without another renewal, or the first lost member.
+    fn time_left(&self) -> Result<Duration, Loss> {
+        let left = |member: &LockContext| member.time_left();
+        self.members.iter().map(left).try_fold(Duration::MAX, |least, left| Ok(least.min(left?)))
+    }
+
+    /// Waits until a member is lost.
+    fn named_loss(&self) -> impl Future<Output = Loss> + Send + use<> {
         let first = select_all(self.members.iter().map(|member| Box::pin(member.named_loss())));
         async move { first.await.0 }
     }
 
-    /// Returns whether this client may still rely on the hold of each member.
-    #[doc = example!(both: "assert!(both.run(async |held| held.is_held()).await?);")]
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.remaining().is_some()
-    }
-
-    /// Returns an error if a member is lost.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`], with the name of the member, if a member is lost.
-    #[doc = example!(both: "both.run(async |held| held.check()).await??;")]
-    pub fn check(&self) -> Result<()> {
-        self.members.iter().try_for_each(LockContext::check)
-    }
-
-    /// Returns how long all members last without another renewal, or `None` if one is lost.
-    #[doc = example!(both:
-        "let left = both.run(async |held| held.remaining()).await?;",
-        "assert!(left.is_some_and(|left| left.as_secs() >= 28));")]
-    #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
-        // If a member is lost, its `None` is less than any `Some`, so the minimum is `None`.
-        self.members.iter().map(LockContext::remaining).min().flatten()
-    }
+    context_views!(
+        multi,
+        (Name, LostReason) = |loss| loss,
+        "the name of the first lost member, and the reason.";
+        "let lost = lock.run(async |held| held.lost()).await?;",
+        "assert_eq!(lost.await.1, leasehold::LostReason::Released);"
+    );
 
     /// Returns the holds of all members, ordered by name.
     #[doc = example!(both:

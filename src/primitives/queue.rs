@@ -332,9 +332,9 @@ impl<T> Claim<T> {
         self.guard.release().await
     }
 
-    views! { guard of T, example[claim:]:
-        fn is_held() -> bool; "assert!(claim.is_held());";
-        fn lost() -> LostReason, "the reason.";
+    views! { example[claim:] of T:
+        fn is_held() -> bool = |claim| claim.guard.is_held(); "assert!(claim.is_held());";
+        fn lost() -> LostReason = |claim| claim.guard.lost(), "the reason.";
             "jobs.push(\"b\").await?;",
             "let claim = jobs.max_hold(Duration::from_secs(60)).claim().await?;",
             "assert_eq!(claim.lost().await, leasehold::LostReason::MaxHold);";

@@ -10,7 +10,7 @@ use std::{
 use futures_util::FutureExt;
 use tokio::{runtime::Handle, time::timeout};
 
-use super::{example, guarded};
+use super::{context_views, example, guarded};
 use crate::{
     domain::{Kind, LostReason, Name, Owner, Script, Value, Write},
     engine::{
@@ -130,8 +130,13 @@ impl LockContext {
 
     /// Waits until the hold is over, and returns the name and the reason.
     pub(super) fn named_loss(&self) -> impl Future<Output = Loss> + Send + use<> {
-        let (name, lost) = (self.name().clone(), self.lost());
+        let (name, lost) = (self.name().clone(), self.watch.clone().over());
         async move { (name, lost.await) }
+    }
+
+    /// Returns how long the hold lasts without another renewal, or its loss.
+    pub(super) fn time_left(&self) -> Result<Duration, Loss> {
+        self.watch.remaining().map_err(|reason| (self.name().clone(), reason))
     }
 
     #[cfg(any(test, feature = "blocking"))]
@@ -181,45 +186,13 @@ impl LockContext {
         guarded::eval(&self.watch, script).await
     }
 
-    /// Waits until the hold is over, and returns the reason, as [`Guard::lost`](crate::Guard::lost)
-    /// does.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    #[doc = example!(lock:
+    context_views!(
+        lock,
+        LostReason = |(_, reason)| reason,
+        "the reason, as [`Guard::lost`](super::Guard::lost) does.";
         "let lost = lock.run(async |held| held.lost()).await?;",
-        "assert_eq!(lost.await, leasehold::LostReason::Released);")]
-    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
-        self.watch.clone().over()
-    }
-
-    /// Returns whether this client may still rely on the hold.
-    #[doc = example!(lock: "assert!(lock.run(async |held| held.is_held()).await?);")]
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.remaining().is_some()
-    }
-
-    /// Returns an error if the lock is lost.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] if the lock is lost.
-    #[doc = example!(lock: "lock.run(async |held| held.check()).await??;")]
-    pub fn check(&self) -> Result<()> {
-        let lost = |reason| Error::Lost { name: self.name().clone(), reason };
-        self.watch.remaining().map(drop).map_err(lost)
-    }
-
-    /// Returns how long the hold lasts without another renewal, or `None` if it is lost.
-    #[doc = example!(lock:
-        "let left = lock.run(async |held| held.remaining()).await?;",
-        "assert!(left.is_some_and(|left| left.as_secs() >= 28));")]
-    #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
-        self.watch.remaining().ok()
-    }
+        "assert_eq!(lost.await, leasehold::LostReason::Released);"
+    );
 
     /// Returns the owner of the hold.
     #[doc = example!(lock:

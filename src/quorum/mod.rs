@@ -4,10 +4,9 @@
 //! waiters. The quorum lock adds one key to each server: since when the server has had its data.
 //!
 //! Start with `QuorumLock::wait` in this file, which repeats votes. `vote.rs` counts the grants of
-//! one vote. `restorer.rs` requests lost grants again.
+//! one vote. `hold.rs` requests lost grants again.
 
-mod guard;
-mod restorer;
+mod hold;
 mod vote;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -18,30 +17,19 @@ use futures_util::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-pub use self::guard::{QuorumContext, QuorumGuard};
+pub use self::hold::{QuorumContext, QuorumGuard};
 use self::vote::{VoteFailure, majority, take_vote};
 use crate::{
     client::Client,
     domain::{Backoff, Name},
     engine::timing::BACKOFF,
     error::{Error, Result},
-    primitives::{Lock, settings::checked_timeout},
+    primitives::{Lock, example, group_run, like, settings::checked_timeout},
 };
 
 /// How long a waiter waits at one server before the next vote. The lock may stay held at this
 /// server, but be free at a majority of the others.
 const WAIT_AT_ONE_SERVER: Duration = Duration::from_secs(2);
-
-/// Makes the section *Examples* of a method. Each example starts with lines that make `lock`, which
-/// rustdoc hides.
-macro_rules! example {
-    ($($line:literal),+) => {
-        crate::primitives::example!(
-            "let quorum = leasehold::QuorumClient::of([client, leasehold::Client::in_memory(), \
-             leasehold::Client::in_memory()])?; let lock = quorum.lock(\"orders:42\")?;": $($line),+)
-    };
-}
-use example;
 
 /// A client of several independent servers. A majority of them must grant a lock (Redlock).
 ///
@@ -58,7 +46,7 @@ use example;
 ///
 /// This lock and a `RedissonRedLock` in Java exclude each other, if they have the same name and the
 /// same servers.
-#[doc = example!("quorum.lock(\"orders:42\")?.run(async |_held| { /* the work */ }).await?;")]
+#[doc = example!(quorum: "quorum.lock(\"orders:42\")?.run(async |_held| { /* the work */ }).await?;")]
 #[derive(Clone, Debug)]
 pub struct QuorumClient {
     clients: Vec<Client>,
@@ -97,19 +85,18 @@ impl QuorumClient {
         let lazy = urls.iter().map(|url| Client::connect_lazy(url));
         let mut clients = lazy.collect::<Result<Vec<_>>>()?;
         let numbered = urls.iter().enumerate();
-        let mut connecting: FuturesUnordered<_> = numbered
-            .map(|(number, url)| async move { (number, Client::connect(url).await) })
-            .collect();
+        let connecting = numbered.map(async |(number, url)| (number, Client::connect(url).await));
+        let mut connecting: FuturesUnordered<_> = connecting.collect();
         let (mut connected, mut failed) = (0, none());
         while connected < majority(clients.len()) {
-            match connecting.next().await {
-                Some((number, Ok(client))) => {
+            let Some((number, client)) = connecting.next().await else { return Err(failed) };
+            match client {
+                Ok(client) => {
                     clients[number] = client;
                     connected += 1;
                 }
-                Some((_, Err(error))) if !error.is_transient() => return Err(error),
-                Some((_, Err(error))) => failed = error,
-                None => return Err(failed),
+                Err(error) if !error.is_transient() => return Err(error),
+                Err(error) => failed = error,
             }
         }
         Ok(Self { clients })
@@ -123,7 +110,7 @@ impl QuorumClient {
     /// # Errors
     ///
     /// [`Error::Url`] if there are no clients, or if one client occurs twice.
-    #[doc = example!(
+    #[doc = example!(quorum:
         "use leasehold::{Client, QuorumClient};",
         "let quorum = QuorumClient::of([(); 3].map(|()| Client::in_memory()))?;",
         "assert!(QuorumClient::of([]).is_err());")]
@@ -138,7 +125,7 @@ impl QuorumClient {
     }
 
     /// Returns the client of each server, for example for a health check or a shutdown.
-    #[doc = example!("assert_eq!(quorum.clients().len(), 3);")]
+    #[doc = example!(quorum: "assert_eq!(quorum.clients().len(), 3);")]
     #[must_use]
     pub fn clients(&self) -> &[Client] {
         &self.clients
@@ -149,7 +136,7 @@ impl QuorumClient {
     /// # Errors
     ///
     /// [`Error::Name`] if the name is invalid.
-    #[doc = example!("assert_eq!(lock.name().as_str(), \"orders:42\");")]
+    #[doc = example!(quorum: "assert_eq!(lock.name().as_str(), \"orders:42\");")]
     pub fn lock(&self, name: impl AsRef<str>) -> Result<QuorumLock> {
         let members = self.clients.iter().map(|client| client.lock(name.as_ref()));
         Ok(QuorumLock { members: members.collect::<Result<_>>()? })
@@ -165,9 +152,7 @@ fn twice() -> Error {
 }
 
 /// A lock that a majority of independent servers grants: see [`QuorumClient`].
-#[doc = example!(
-    "let sum = lock.run(async |_held| (1..=4).sum::<i32>()).await?;",
-    "assert_eq!(sum, 10);")]
+#[doc = example!(quorum: "assert_eq!(lock.run(async |_held| 6 * 7).await?, 42);")]
 #[derive(Clone, Debug)]
 pub struct QuorumLock {
     members: Arc<[Lock]>,
@@ -183,7 +168,7 @@ impl QuorumLock {
     /// If a server has lost its data, its vote counts only after this time. So all clients of a
     /// name must use the same ttl. If all servers are new, but one of them is down, the first
     /// acquisition waits for this time.
-    #[doc = example!("let lock = lock.ttl(Duration::from_secs(10));")]
+    #[doc = example!(quorum: "let lock = lock.ttl(Duration::from_secs(10));")]
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         self.each(|lock| lock.ttl(ttl))
@@ -191,14 +176,14 @@ impl QuorumLock {
 
     /// Sets a fixed lease, which is never renewed: see [`Lock::lease`]. All clients of a name must
     /// use the same lease.
-    #[doc = example!("let lock = lock.lease(Duration::from_secs(60));")]
+    #[doc = example!(quorum: "let lock = lock.lease(Duration::from_secs(60));")]
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         self.each(|lock| lock.lease(lease))
     }
 
     /// Returns the name of the lock.
-    #[doc = example!("assert_eq!(lock.name().as_str(), \"orders:42\");")]
+    #[doc = example!(quorum: "assert_eq!(lock.name().as_str(), \"orders:42\");")]
     #[must_use]
     pub fn name(&self) -> &Name {
         self.members[0].name()
@@ -219,32 +204,25 @@ impl QuorumLock {
     /// # Cancel safety
     ///
     /// If the future is dropped, background tasks release the grants.
-    #[doc = example!("let guard = lock.acquire().await?;")]
+    #[doc = example!(quorum: "let guard = lock.acquire().await?;")]
     pub async fn acquire(&self) -> Result<QuorumGuard> {
         self.wait(&mut VoteFailure::default()).await
     }
 
     /// Acquires the lock, waiting for at most `timeout`.
     ///
-    /// # Errors
-    ///
-    /// [`Error::TimedOut`] if another owner held the lock until the timeout. [`Error::Unavailable`]
-    /// if too few servers replied. The other errors of [`acquire`](Self::acquire).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Self::acquire).
-    #[doc = example!("let guard = lock.acquire_within(Duration::from_secs(5)).await?;")]
+    #[doc = like!(acquire "acquire" and "[`Error::TimedOut`] if another owner held the lock until \
+        the timeout. [`Error::Unavailable`] if too few servers replied.")]
+    #[doc = example!(quorum: "let guard = lock.acquire_within(Duration::from_secs(5)).await?;")]
     pub async fn acquire_within(&self, timeout: Duration) -> Result<QuorumGuard> {
         checked_timeout(timeout)?;
         tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let too_few_votes = Some(format!("no vote ended within {timeout:?}"));
-        let mut failure = VoteFailure { too_few_votes, ..VoteFailure::default() };
-        let start = Instant::now();
-        match tokio::time::timeout(timeout, self.wait(&mut failure)).await {
-            Ok(acquired) => acquired,
-            Err(_) => Err(failure.error(self.name(), start.elapsed())),
-        }
+        let (name, start) = (self.name(), Instant::now());
+        let reason = format!("no vote ended within {timeout:?}");
+        let mut failure = Error::silent(name.clone(), reason).into();
+        let waited = tokio::time::timeout(timeout, self.wait(&mut failure)).await;
+        let timed_out = || Error::timed_out(name.clone(), start.elapsed());
+        waited.unwrap_or_else(|_| Err(failure.error.unwrap_or_else(timed_out)))
     }
 
     /// Acquires the lock if a majority of the servers grants it now, or returns `None`.
@@ -252,54 +230,34 @@ impl QuorumLock {
     /// The call returns `None` if another owner holds the lock, or if several callers tried at the
     /// same time and none of them got a majority.
     ///
-    /// # Errors
-    ///
-    /// [`Error::Unavailable`] if too few servers replied within half a second. The other errors of
-    /// [`acquire`](Self::acquire).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Self::acquire).
-    #[doc = example!(
+    #[doc = like!(acquire "acquire" and "[`Error::Unavailable`] if too few servers replied within \
+        half a second.")]
+    #[doc = example!(quorum:
         "let first = lock.try_acquire().await?;",
         "assert!(first.is_some() && lock.try_acquire().await?.is_none());")]
     pub async fn try_acquire(&self) -> Result<Option<QuorumGuard>> {
-        match take_vote(&self.members, None).await? {
+        match take_vote(&self.members, None).await {
             Ok(won) => Ok(Some(QuorumGuard::new(&self.members, won))),
-            Err(VoteFailure { too_few_votes: None, .. }) => Ok(None),
-            Err(failure) => Err(failure.error(self.name(), Duration::ZERO)),
+            Err(failure) => failure.error.map_or(Ok(None), Err),
         }
     }
 
-    /// Acquires the lock, runs `work` under it, releases it, and returns the work's result.
-    ///
-    /// If the lock is lost, the future of the work is dropped at its current await.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`acquire`](Self::acquire). After these errors, the work did not start.
-    /// [`Error::Lost`], with the reason, if the lock was lost while the work ran.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future also drops the work at its current await. A background task releases the
-    /// lock.
-    #[doc = example!("assert_eq!(lock.run(async |_held| 6 * 7).await?, 42);")]
-    pub async fn run<T, W, F>(&self, work: W) -> Result<T>
-    where
-        W: FnOnce(QuorumContext) -> F,
-        F: Future<Output = T>,
-    {
-        self.acquire().await?.run(work).await.into_result()
-    }
+    group_run!(
+        quorum,
+        QuorumContext,
+        "If the lock is lost, the future of the work is dropped at its current await."
+    );
 
     /// Repeats votes until a majority grants the lock. After each lost vote, `failure` has its
     /// reason.
     async fn wait(&self, failure: &mut VoteFailure) -> Result<QuorumGuard> {
         let (mut backoff, mut granted) = (Backoff::default(), None);
         loop {
-            match take_vote(&self.members, granted.take()).await? {
+            match take_vote(&self.members, granted.take()).await {
                 Ok(won) => return Ok(QuorumGuard::new(&self.members, won)),
+                Err(VoteFailure { error: Some(error), .. }) if !error.is_transient() => {
+                    return Err(error);
+                }
                 Err(lost) => *failure = lost,
             }
             // Without a pause, two callers would vote at the same time again, and divide the
@@ -329,7 +287,7 @@ impl QuorumLock {
     /// # Cancel safety
     ///
     /// If the future is dropped, the release may have happened at all servers, at some or at none.
-    #[doc = example!(
+    #[doc = example!(quorum:
         "let guard = lock.acquire().await?;",
         "assert!(lock.force_release().await? >= 2);")]
     pub async fn force_release(&self) -> Result<usize> {

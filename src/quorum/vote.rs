@@ -1,7 +1,7 @@
 //! One vote: the client requests the lock at all servers at the same time. The client has the lock
 //! when a majority has granted it.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, time::Duration};
 
 use futures_util::{
     future::join_all,
@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use crate::{
-    domain::{LogThrottle, Name},
+    domain::LogThrottle,
     error::{Error, Result},
     primitives::{Lock, LockGuard},
     store::quorum::{self, DataAge},
@@ -65,17 +65,14 @@ pub(super) struct VoteFailure {
     /// Whether at least one server granted the lock. If so, several callers may have divided the
     /// servers between them.
     pub(super) divided: bool,
-    /// If too few servers voted, the reason.
-    pub(super) too_few_votes: Option<String>,
+    /// The error for a caller that waits no longer, if too few servers voted. If the error is
+    /// permanent, no majority is possible without the servers that will also reject a retry.
+    pub(super) error: Option<Error>,
 }
 
-impl VoteFailure {
-    /// Returns the error for a caller whose timeout has elapsed after `waited`.
-    pub(super) fn error(self, name: &Name, waited: Duration) -> Error {
-        match self.too_few_votes {
-            Some(reason) => Error::silent(name.clone(), reason),
-            None => Error::timed_out(name.clone(), waited),
-        }
+impl From<Error> for VoteFailure {
+    fn from(error: Error) -> Self {
+        Self { error: Some(error), ..Self::default() }
     }
 }
 
@@ -86,29 +83,23 @@ pub(super) fn majority(members: usize) -> usize {
 
 /// Returns the vote of the server `number`. If the server granted the lock before, `granted` is
 /// that grant, and the lock is not requested again.
-pub(super) fn ask(members: &Arc<[Lock]>, number: usize, granted: Option<LockGuard>) -> PendingVote {
-    let members = Arc::clone(members);
+pub(super) fn ask(members: &[Lock], number: usize, granted: Option<LockGuard>) -> PendingVote {
+    static REJECTED: LogThrottle = LogThrottle::new();
+    let lock = members[number].clone();
     Box::pin(async move {
-        let lock = &members[number];
         let silent = |_| {
             Err(Error::silent(lock.name().clone(), format!("no reply within {VOTE_TIMEOUT:?}")))
         };
-        let vote = timeout(VOTE_TIMEOUT, vote(lock, granted)).await.unwrap_or_else(silent);
+        let vote = timeout(VOTE_TIMEOUT, vote(&lock, granted)).await.unwrap_or_else(silent);
         if let Err(error) = &vote
             && !error.is_transient()
+            && let Some(times) = REJECTED.once_more(Instant::now())
         {
-            warn_rejected(lock.name(), number, error);
+            tracing::warn!(target: "leasehold", lock = %lock.name(), server = number + 1, %error, times,
+                "quorum lock rejected by a server: this server does not vote for the lock");
         }
         (number, vote)
     })
-}
-
-fn warn_rejected(name: &Name, number: usize, error: &Error) {
-    static REJECTED: LogThrottle = LogThrottle::new();
-    if let Some(times) = REJECTED.once_more(Instant::now()) {
-        tracing::warn!(target: "leasehold", lock = %name, server = number + 1, %error, times,
-            "quorum lock rejected by a server: this server does not vote for the lock");
-    }
 }
 
 /// Acquires the lock at one server, and then asks for how long the server has had its data.
@@ -143,27 +134,22 @@ pub(super) async fn mark_new(members: &[Lock], votes: &mut [Vote], request: Data
     join_all(new.map(|(number, vote)| async move {
         let age = timeout(VOTE_TIMEOUT, data_age(&members[*number], request)).await;
         // If the request fails, the server is also new in the next vote.
-        match (request, age, vote) {
-            (DataAge::Trust, Ok(Ok(age)), Ok(reply)) => reply.data_age = age,
-            (DataAge::Note, Ok(Ok(_)), _) => tracing::warn!(target: "leasehold",
+        let (Ok(Ok(age)), Ok(reply)) = (age, vote) else { return };
+        reply.data_age = age;
+        if matches!(request, DataAge::Note) {
+            tracing::warn!(target: "leasehold",
                 lock = %members[*number].name(), server = *number + 1,
-                "server of a quorum is new or lost its data: its vote counts after one lease"),
-            _ => {}
+                "server of a quorum is new or lost its data: its vote counts after one lease");
         }
     }))
     .await;
 }
 
 /// Asks all servers at once, and returns as soon as the result and its reason are certain.
-///
-/// # Errors
-///
-/// The error of a server that will also reject a retry, if no majority is possible without such
-/// servers.
 pub(super) async fn take_vote(
-    members: &Arc<[Lock]>,
+    members: &[Lock],
     mut granted: Option<(usize, LockGuard)>,
-) -> Result<Result<Majority, VoteFailure>> {
+) -> Result<Majority, VoteFailure> {
     Handle::try_current().map_err(|_| Error::NoRuntime)?;
     let need = majority(members.len());
     let mut take = |number| granted.take_if(|(at, _)| *at == number).map(|(_, guard)| guard);
@@ -174,16 +160,16 @@ pub(super) async fn take_vote(
         && let Some(vote) = late.next().await
     {
         votes.push(vote);
-        // If all servers are new, they were probably just set up. If only a majority were new, it
-        // could have lost its data.
-        if late.is_empty() && votes.iter().all(is_new) {
-            mark_new(members, &mut votes, DataAge::Trust).await;
-        }
+    }
+    // If all servers are new, they were probably just set up. If only a majority were new, it could
+    // have lost its data.
+    if late.is_empty() && votes.iter().all(is_new) {
+        mark_new(members, &mut votes, DataAge::Trust).await;
     }
     mark_new(members, &mut votes, DataAge::Note).await;
     match count(&votes) >= need {
-        true => Ok(Ok((votes, late))),
-        false => failure_of(votes, members.len()).map(Err),
+        true => Ok((votes, late)),
+        false => Err(failure_of(votes, members)),
     }
 }
 
@@ -205,8 +191,9 @@ fn is_new((_, vote): &Vote) -> bool {
 }
 
 /// Returns why no majority of the servers granted the lock. Releases the grants.
-fn failure_of(mut votes: Vec<Vote>, servers: usize) -> Result<VoteFailure> {
+fn failure_of(mut votes: Vec<Vote>, members: &[Lock]) -> VoteFailure {
     votes.sort_by_key(|(number, _)| *number);
+    let (servers, need) = (members.len(), majority(members.len()));
     let (mut failure, mut young, mut errors) = (VoteFailure::default(), 0, vec![]);
     let mut silent = String::new();
     for (number, vote) in votes {
@@ -224,12 +211,10 @@ fn failure_of(mut votes: Vec<Vote>, servers: usize) -> Result<VoteFailure> {
         }
     }
     let permanent = errors.iter().filter(|error| !error.is_transient()).count();
-    if servers - permanent < majority(servers) {
-        errors.retain(|error| !error.is_transient());
-        return Err(errors.swap_remove(0));
-    }
-    let (voted, need) = (servers - errors.len() - young, majority(servers));
-    if voted < need {
+    let voted = servers - errors.len() - young;
+    if servers - permanent < need {
+        failure.error = errors.into_iter().find(|error| !error.is_transient());
+    } else if voted < need {
         let mut reason = format!(
             "at most {voted} of {servers} servers can vote, but {need} must grant the lock"
         );
@@ -239,7 +224,30 @@ fn failure_of(mut votes: Vec<Vote>, servers: usize) -> Result<VoteFailure> {
                  votes do not count"
             );
         }
-        failure.too_few_votes = Some(reason + &silent);
+        failure.error = Some(Error::silent(members[0].name().clone(), reason + &silent));
     }
-    Ok(failure)
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, MemoryStore};
+
+    /// At each step, the holder loses its hold together with the data of the server.
+    #[tokio::test(start_paused = true)]
+    async fn vote_does_not_count_if_the_server_loses_its_data_meanwhile() {
+        for step in 0..20 {
+            let server = MemoryStore::new();
+            let lock = || Client::with_store(&server).lock("door").unwrap();
+            let (holder, other) = (lock().acquire().await.unwrap(), lock());
+            data_age(&other, DataAge::Trust).await.unwrap();
+            let voting = tokio::spawn(async move { vote(&other, None).await.unwrap().counts() });
+            for _ in 0..step {
+                tokio::task::yield_now().await;
+            }
+            server.lose_everything();
+            assert!(!voting.await.unwrap() && holder.is_held(), "step {step}");
+        }
+    }
 }

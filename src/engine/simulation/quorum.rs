@@ -23,22 +23,19 @@ fn millis(range: Range<u64>) -> Duration {
 }
 
 /// The tasks that rely on a hold, and the contexts of these holds.
-#[derive(Clone, Default)]
-struct Holders(Arc<Mutex<Vec<(String, QuorumContext)>>>);
+type Holders = Mutex<Vec<(String, QuorumContext)>>;
 
-impl Holders {
-    fn check_none(&self, when: &str) {
-        let mut holders = self.0.lock();
-        // `is_held` of a released hold returns `false`, so this line removes the entry of the hold.
-        holders.retain(|(_, held)| held.is_held());
-        let tasks: Vec<_> = holders.iter().map(|(task, _)| task).collect();
-        assert!(tasks.is_empty(), "{when}, tasks {tasks:?} hold it");
-    }
+fn check_none(holders: &Holders, when: &str) {
+    let mut holders = holders.lock();
+    // `is_held` of a released hold returns `false`, so this line removes the entry of the hold.
+    holders.retain(|(_, held)| held.is_held());
+    let tasks: Vec<_> = holders.iter().map(|(task, _)| task).collect();
+    assert!(tasks.is_empty(), "{when}, tasks {tasks:?} hold it");
 }
 
 /// Acquires the lock again and again. Each time, checks that no other task relies on a hold, and
 /// releases the lock. Returns the number of holds.
-async fn contend(task: String, lock: QuorumLock, holders: Holders, trace: Arc<Trace>) -> u32 {
+async fn contend(task: String, lock: QuorumLock, holders: Arc<Holders>, trace: Arc<Trace>) -> u32 {
     let (until, mut holds) = (Instant::now() + STORY, 0);
     while Instant::now() < until {
         let Ok(guard) = lock.acquire_within(millis(100..20_000)).await else { continue };
@@ -46,8 +43,8 @@ async fn contend(task: String, lock: QuorumLock, holders: Holders, trace: Arc<Tr
         trace.log(|| format!("task {task} holds the lock"));
         let work = async |held: QuorumContext| {
             if held.is_held() {
-                holders.check_none(&format!("while task {task} holds the lock"));
-                holders.0.lock().push((task.clone(), held));
+                check_none(&holders, &format!("while task {task} holds the lock"));
+                holders.lock().push((task.clone(), held));
             }
             sleep(millis(0..15_000)).await;
         };
@@ -58,31 +55,31 @@ async fn contend(task: String, lock: QuorumLock, holders: Holders, trace: Arc<Tr
     holds
 }
 
-/// Causes one fault after the other, each of one of three kinds. Either two servers reject every
-/// request until a third server has lost its data. Or one to three servers stop. Or one server
-/// loses its data. If three servers stop for a *ttl*, checks that no task relies on a hold.
-async fn trouble(servers: &[MemoryStore], holders: Holders, trace: &Trace) {
+/// Causes one fault after the other. Either one to three servers stop. Or one server loses its data,
+/// and in half of these cases two others reject every request until then. If three servers stop for
+/// a *ttl*, checks that no task relies on a hold.
+async fn trouble(servers: &[MemoryStore], holders: &Holders, trace: &Trace) {
     let until = Instant::now() + STORY;
     while Instant::now() < until {
         sleep(millis(500..8_000)).await;
         let mut numbers: Vec<usize> = (0..SERVERS).collect();
         fastrand::shuffle(&mut numbers);
-        let (fault, stopped) = (fastrand::u8(..3), fastrand::usize(1..=3));
-        let down = &numbers[1..=[2, stopped, 0][usize::from(fault)]];
-        let pause = if down.is_empty() { Duration::ZERO } else { millis(100..25_000) };
-        let name = ["reject requests", "stop", ""][usize::from(fault)];
-        trace.log(|| format!("servers {down:?} {name} for {pause:?}"));
-        for number in down {
-            match fault {
-                0 => servers[*number].fail("LOADING not yet"),
-                _ => servers[*number].stall(),
+        let stops = fastrand::u8(..3) == 0;
+        let number = if stops { fastrand::usize(1..=3) } else { 2 * fastrand::usize(..2) };
+        let down = &numbers[1..=number];
+        let pause = if number == 0 { Duration::ZERO } else { millis(100..25_000) };
+        trace.log(|| format!("servers {down:?} fail for {pause:?}; stopped: {stops}"));
+        for server in down.iter().map(|number| &servers[*number]) {
+            match stops {
+                true => server.stall(),
+                false => server.fail("LOADING not yet"),
             }
         }
         sleep(pause).await;
-        if stopped == 3 && fault == 1 && pause >= TTL {
-            holders.check_none("without a majority");
+        if number == 3 && pause >= TTL {
+            check_none(holders, "without a majority");
         }
-        if fault != 1 {
+        if !stops {
             trace.log(|| format!("server {} loses its data", numbers[0]));
             servers[numbers[0]].lose_everything();
         }
@@ -91,7 +88,7 @@ async fn trouble(servers: &[MemoryStore], holders: Holders, trace: &Trace) {
             servers[*number].heal();
             servers[*number].resume();
         }
-        if fault != 1 {
+        if !stops {
             // After this pause, no client relies on a hold that this server has lost. So at most
             // one server at a time lacks such holds.
             sleep(2 * TTL).await;
@@ -108,7 +105,7 @@ pub(super) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
 
 async fn live(trace: &Arc<Trace>) -> Result<(), String> {
     let servers: Vec<_> = (0..SERVERS).map(|_| MemoryStore::new()).collect();
-    let (mut tasks, holders) = (JoinSet::new(), Holders::default());
+    let (mut tasks, holders) = (JoinSet::new(), Arc::<Holders>::default());
     for number in 0..3 {
         let clients = servers.iter().zip(0..).map(|(server, at)| {
             // Random ids would differ when the seed is run again.
@@ -118,10 +115,10 @@ async fn live(trace: &Arc<Trace>) -> Result<(), String> {
         let quorum = QuorumClient::of(clients).unwrap();
         for task in 0..fastrand::usize(1..=2) {
             let (task, lock) = (format!("{number}/{task}"), quorum.lock("door").unwrap().ttl(TTL));
-            tasks.spawn(contend(task, lock, holders.clone(), Arc::clone(trace)));
+            tasks.spawn(contend(task, lock, Arc::clone(&holders), Arc::clone(trace)));
         }
     }
-    trouble(&servers, holders, trace).await;
+    trouble(&servers, &holders, trace).await;
     if tasks.join_all().await.into_iter().sum::<u32>() == 0 {
         return Err("no task ever held the lock".into());
     }

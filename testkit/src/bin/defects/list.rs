@@ -190,6 +190,37 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
+            "quorum::vote::tests::vote_does_not_count_if_the_server_loses_its_data_meanwhile",
+        ),
+        Defect {
+            says: "the age of the data of a server is read before the grant",
+            edits: &[
+                Edit {
+                    file: "src/quorum/vote.rs",
+                    from: "    let grant = match granted {\n",
+                    to: "    let data_age = data_age(lock, DataAge::Read).await?;\n    let grant = match granted {\n",
+                },
+                Edit {
+                    file: "src/quorum/vote.rs",
+                    from: "data_age: data_age(lock, DataAge::Read).await?,",
+                    to: "data_age,",
+                },
+            ],
+        },
+    ),
+    (
+        Finder::Unit("quorum::hold::tests::remaining_time_is_that_of_a_majority"),
+        Defect {
+            says: "the longest grant of a quorum counts, not that of the majority",
+            edits: &[Edit {
+                file: "src/quorum/hold.rs",
+                from: ".map(|at| left[at])",
+                to: ".map(|_| left[left.len() - 1])",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
             "engine::acquire::acknowledged::tests::unacknowledged_grant_is_released_and_leaves_no_state",
         ),
         Defect {
@@ -1693,8 +1724,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a multi-lock is held while one member is",
             edits: &[Edit {
                 file: "src/primitives/multi.rs",
-                from: "self.members.iter().map(LockContext::remaining).min().flatten()",
-                to: "self.members.iter().map(LockContext::remaining).max().flatten()",
+                from: ".try_fold(Duration::MAX, |least, left| Ok(least.min(left?)))",
+                to: ".reduce(|one, other| one.or(other)).unwrap_or(Ok(Duration::ZERO))",
             }],
         },
     ),

@@ -1,0 +1,325 @@
+//! The hold of a quorum lock: its guard, its contexts, and its restorer.
+//!
+//! The watchdog of each client renews the hold at its server. The restorer is a task that adds
+//! grants that arrive after the majority. If the hold at a server ends, the restorer requests the
+//! lock there again. So a server that was down, or has restarted without its data, gets the hold
+//! again.
+//!
+//! If a server kept its data but not the grant, a client may have released the grant by force. So
+//! the restorer first waits for one *ttl*. By then, a forced release at the other servers has ended
+//! the hold. If the hold still has a majority, no other client holds the lock.
+
+use std::{
+    future::{pending, ready},
+    slice,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::{
+    FutureExt,
+    future::select_all,
+    stream::{FuturesUnordered, StreamExt},
+};
+use tokio::{
+    runtime::Handle,
+    sync::watch,
+    time::{Instant, sleep},
+};
+
+use super::vote::{Majority, PendingVote, Vote, ask, has_kept_its_data, majority, mark_new};
+use crate::{
+    domain::{LostReason, Mutex, Name, spread},
+    engine::timing::NEXT_TICK,
+    error::{Error, Result},
+    primitives::{
+        Lock, LockGuard, OnLoss, Release, RunOutcome, context_views, example, group_guard,
+        run::{self, Loss},
+    },
+    store::quorum::DataAge,
+};
+
+/// If a server has not granted the lock, the restorer asks it again after about this pause. The
+/// jitter prevents that another client always has the lock there at that moment.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// The guard of a [`QuorumLock`](super::QuorumLock). Dropping it releases the lock at all servers,
+/// in the background.
+///
+/// The hold needs the runtime on which it was acquired. If that runtime ends, the hold ends with
+/// its leases.
+#[doc = example!(quorum: "lock.acquire().await?.release().await?.into_result()?;")]
+#[derive(Debug)]
+#[must_use = "what the guard holds is released as soon as the guard is dropped"]
+pub struct QuorumGuard {
+    context: QuorumContext,
+}
+
+impl QuorumGuard {
+    /// Returns the guard of a lock that a majority granted by `votes`, and starts its restorer. The
+    /// restorer also awaits the `late` votes. It ends when a grant ends and no majority is left.
+    pub(super) fn new(members: &Arc<[Lock]>, (votes, late): Majority) -> Self {
+        let grants = Mutex::new(members.iter().map(|_| None).collect());
+        let over = watch::Sender::new(None);
+        let hold = Arc::new(QuorumHold { members: Arc::clone(members), grants, over });
+        let voted: Vec<_> = votes.into_iter().map(|vote| hold.add(vote)).collect();
+        let restored = Arc::clone(&hold);
+        tokio::spawn(async move {
+            let late = late.into_iter().map(|vote| restored.keep(restored.voted(vote)).boxed());
+            let voted = voted.into_iter().map(|number| restored.keep(ready(number)).boxed());
+            select_all(voted.chain(late)).await;
+        });
+        Self { context: QuorumContext { hold } }
+    }
+
+    /// Returns the name of the lock.
+    #[doc = example!(quorum: "assert_eq!(lock.acquire().await?.name().as_str(), \"orders:42\");")]
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.context.hold.members[0].name()
+    }
+
+    group_guard!(
+        quorum.hold,
+        QuorumContext,
+        |_| OnLoss::Cancel,
+        "If the hold is lost, the future of the work is dropped at its current await.",
+        LostReason = |(_, reason)| reason,
+        "why it ended at the server whose loss broke the majority.";
+        "let guard = lock.lease(Duration::from_secs(60)).acquire().await?;",
+        "assert_eq!(guard.lost().await, leasehold::LostReason::Expired);"
+    );
+
+    /// Releases the lock at all servers, and returns once a majority has released it.
+    ///
+    /// The releases at the other servers continue in the background until the server replies or the
+    /// lease ends.
+    ///
+    /// # Errors
+    ///
+    /// The error of one server, if the missing replies decide whether a majority still had the
+    /// hold. The release continues in the background. [`Error::NoRuntime`] outside of tokio.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the release continues in the background.
+    #[doc = example!(quorum:
+        "use leasehold::Release;",
+        "assert_eq!(lock.acquire().await?.release().await?, Release::Released);")]
+    pub async fn release(self) -> Result<Release> {
+        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let (hold, name) = (&self.context.hold, self.name().clone());
+        let (need, over) = (hold.need(), hold.time_left().err());
+        let grants = hold.close(LostReason::Released).into_iter();
+        let mut releasing: FuturesUnordered<_> = grants.map(LockGuard::release).collect();
+        let (mut released, mut reasons, mut errors) = (0, vec![], vec![]);
+        while released < need
+            && let Some(release) = releasing.next().await
+        {
+            match release {
+                Ok(Release::NotHeld { reason, .. }) => reasons.push(reason),
+                Ok(_) => released += 1,
+                Err(error) => errors.push(error),
+            }
+        }
+        // If these futures were dropped, background tasks would send the same releases again.
+        runtime.spawn(releasing.collect::<Vec<_>>());
+        let reason = match (over, released + errors.len()) {
+            (Some((_, reason)), _) => reason,
+            (None, _) if released >= need => return Ok(Release::Released),
+            (None, able) if able >= need => return Err(errors.swap_remove(0)),
+            (None, _) => reasons.first().copied().unwrap_or(LostReason::Expired),
+        };
+        Ok(Release::NotHeld { name, reason, holder: None })
+    }
+
+    /// Releases the lock after work that completed. If the hold was lost before, returns the
+    /// reason.
+    pub(crate) async fn release_after_run(self) -> Option<Loss> {
+        let waits = self.context.hold.members.iter().map(|it| it.engine().limits.release_after_run);
+        let (limit, name) = (waits.max().unwrap_or_default(), self.name().clone());
+        let release = async {
+            let release = self.release().await?;
+            Ok(if let Release::NotHeld { reason, .. } = release { Some(reason) } else { None })
+        };
+        run::release_within(limit, name, release).await
+    }
+}
+
+impl Drop for QuorumGuard {
+    fn drop(&mut self) {
+        drop(self.context.hold.close(LostReason::Released));
+    }
+}
+
+/// The context of work that runs under the lock. It can check the hold, but cannot release it. If
+/// the guard is released, a context that still exists does not keep the lock held.
+#[doc = example!(quorum:
+    "lock.run(async |held| {",
+    "    held.check()?; // before each side effect",
+    "    Ok::<(), leasehold::Error>(())",
+    "}).await??;")]
+#[derive(Clone, Debug)]
+pub struct QuorumContext {
+    hold: Arc<QuorumHold>,
+}
+
+impl QuorumContext {
+    context_views!(
+        quorum.hold,
+        LostReason = |(_, reason)| reason,
+        "the reason, as [`QuorumGuard::lost`] does.";
+        "let lost = lock.run(async |held| held.lost()).await?;",
+        "assert_eq!(lost.await, leasehold::LostReason::Released);"
+    );
+}
+
+/// The hold of a quorum lock, which its guard, its contexts and its restorer share.
+#[derive(Debug)]
+struct QuorumHold {
+    members: Arc<[Lock]>,
+    /// The grants by server. When the hold is over, no grant may be added.
+    grants: Mutex<Vec<Option<LockGuard>>>,
+    over: watch::Sender<Option<LostReason>>,
+}
+
+impl QuorumHold {
+    /// Returns how many servers are a majority.
+    fn need(&self) -> usize {
+        majority(self.members.len())
+    }
+
+    /// Waits until the hold has ended. The runtime of the restorer may have been shut down, so a
+    /// timer also ends the wait when the leases end. Without a runtime, there is no timer.
+    fn named_loss(self: &Arc<Self>) -> impl Future<Output = Loss> + Send + use<> {
+        let (hold, mut over) = (Arc::clone(self), self.over.subscribe());
+        async move {
+            loop {
+                let left = match hold.time_left() {
+                    Ok(left) => left,
+                    Err(loss) => return loss,
+                };
+                tokio::select! {
+                    biased;
+                    _ = over.wait_for(Option::is_some) => {}
+                    () = async { sleep(left + NEXT_TICK).await },
+                        if Handle::try_current().is_ok() => {}
+                }
+            }
+        }
+    }
+
+    /// Returns how long a majority of the grants lasts without another renewal, or why the hold has
+    /// ended.
+    fn time_left(&self) -> Result<Duration, Loss> {
+        let loss = |reason| (self.members[0].name().clone(), reason);
+        if let Some(reason) = *self.over.borrow() {
+            return Err(loss(reason));
+        }
+        let grants = self.grants.lock();
+        let mut left: Vec<_> = grants.iter().flatten().filter_map(LockGuard::remaining).collect();
+        left.sort_unstable();
+        // The end is final, even if a server grants the lock once more.
+        left.len().checked_sub(self.need()).map(|at| left[at]).ok_or_else(|| {
+            let lost = grants.iter().flatten().find_map(|it| it.watch().remaining().err());
+            let reason = lost.unwrap_or(LostReason::Expired);
+            self.end(reason);
+            loss(reason)
+        })
+    }
+
+    /// Adds the grant of a vote, if it has one. If the hold has ended, drops the grant. Returns the
+    /// number of the server.
+    fn add(&self, (number, vote): Vote) -> usize {
+        let mut grants = self.grants.lock();
+        if self.over.borrow().is_none() {
+            grants[number] = vote.ok().and_then(|reply| reply.grant);
+        }
+        number
+    }
+
+    /// Removes the grant of a server, which has ended for this reason. If the remaining grants are
+    /// no majority, ends the hold and releases these grants. Returns whether the hold remains.
+    fn remove(&self, number: usize, reason: LostReason) -> bool {
+        let ended = self.grants.lock()[number].take();
+        let held = self.grants.lock().iter().flatten().filter(|grant| grant.is_held()).count();
+        let is_held = held >= self.need() && self.over.borrow().is_none();
+        if !is_held {
+            drop(self.close(reason));
+        }
+        drop(ended);
+        is_held
+    }
+
+    /// Ends the hold, and returns its grants in reverse order: the grant of the first server comes
+    /// last.
+    ///
+    /// Waiters wait at the first server at which the lock is held, so the first server should
+    /// release last. When it wakes a waiter, the lock is already free at the other servers.
+    fn close(&self, reason: LostReason) -> Vec<LockGuard> {
+        let mut grants = self.grants.lock();
+        self.end(reason);
+        grants.iter_mut().rev().filter_map(Option::take).collect()
+    }
+
+    fn end(&self, reason: LostReason) {
+        self.over.send_if_modified(|over| over.is_none() && over.replace(reason).is_none());
+    }
+
+    /// Adds the vote of a server. If the server is new, notes that its data begins now. Such a
+    /// server has lost its data, because a majority of the servers still have theirs.
+    async fn voted(&self, asking: PendingVote) -> usize {
+        let mut vote = asking.await;
+        mark_new(&self.members, slice::from_mut(&mut vote), DataAge::Note).await;
+        self.add(vote)
+    }
+
+    /// Requests the lock at a server whenever it has no grant of the server, which has `voted`.
+    /// Returns when the hold has ended.
+    async fn keep(&self, voted: impl Future<Output = usize>) {
+        let number = voted.await;
+        let lock = &self.members[number];
+        let (ttl, is_renewed) = lock.terms();
+        loop {
+            let granted = Instant::now();
+            let lost = self.grants.lock()[number].as_ref().map(LockGuard::lost);
+            let pause = match lost {
+                None => spread(RETRY_PAUSE.min(ttl / 3)),
+                Some(lost) => {
+                    let reason = lost.await;
+                    if !self.remove(number, reason) {
+                        return;
+                    }
+                    let not_owned = reason == LostReason::NotOwned;
+                    let is_forced = not_owned && has_kept_its_data(lock, granted).await;
+                    if is_forced { ttl } else { Duration::ZERO }
+                }
+            };
+            if !is_renewed {
+                // A hold with a fixed lease is neither renewed nor requested again.
+                return pending().await;
+            }
+            sleep(pause).await;
+            self.voted(ask(&self.members, number, None)).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, MemoryStore, QuorumClient};
+
+    /// The first two of three servers stop, so the holder renews its hold only at the third one.
+    #[tokio::test(start_paused = true)]
+    async fn remaining_time_is_that_of_a_majority() {
+        let servers = [(); 3].map(|()| MemoryStore::new());
+        let quorum = QuorumClient::of(servers.each_ref().map(Client::with_store)).unwrap();
+        let guard = quorum.lock("door").unwrap().acquire().await.unwrap();
+        servers[..2].iter().for_each(MemoryStore::stall);
+        sleep(Duration::from_secs(20)).await;
+        let (left, start) = (guard.remaining().unwrap(), Instant::now());
+        assert_eq!(guard.lost().await, LostReason::Expired);
+        assert!(start.elapsed().abs_diff(left) < Duration::from_millis(10), "{left:?}");
+    }
+}
