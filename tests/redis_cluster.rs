@@ -1149,7 +1149,7 @@ async fn clusterdown_names_the_full_coverage_setting() {
         assert!(slots.iter().any(|slots| output.contains(slots)), "{output}");
     }
     let health = client.health().await;
-    assert!(health.obstacle.unwrap().contains("cluster-require-full-coverage"));
+    assert!(health.unavailable_reason.unwrap().contains("cluster-require-full-coverage"));
 }
 
 /// Former bug: the error said that the lock is held, although this was only the result of an

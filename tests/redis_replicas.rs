@@ -340,7 +340,7 @@ async fn loading_server_is_no_primary() {
         slow.start_again();
         slow
     });
-    while !client.health().await.obstacle.is_some_and(|it| it.contains("LOADING")) {
+    while !client.health().await.unavailable_reason.is_some_and(|it| it.contains("LOADING")) {
         assert!(!waiting.is_finished() && !starting.is_finished());
         sleep(ms(5)).await;
     }

@@ -84,8 +84,8 @@ async fn lazy_client_connects_when_sentinels_appear() {
     let client = Client::connect_lazy(&redis.url()).unwrap();
     let waiting = waiter(client.lock("door").unwrap());
     sleep(ms(300)).await;
-    let obstacle = client.health().await.obstacle.unwrap();
-    assert!(obstacle.contains(&redis.addresses()[0]), "{obstacle}");
+    let reason = client.health().await.unavailable_reason.unwrap();
+    assert!(reason.contains(&redis.addresses()[0]), "{reason}");
     redis.sentinels().iter().for_each(Redis::start_again);
     release_guard(entered(waiting).await).await;
 }
@@ -1045,11 +1045,11 @@ async fn error_hints_at_address_translation_only_for_an_address_never_reached() 
     let (words, _) = refusal(Client::builder(), &redis.url()).await;
     assert!(words.contains("refused") && words.contains("see translate_addresses"), "{words}");
     let is_known = |it: &leasehold::Health| {
-        it.obstacle.as_ref().is_some_and(|it| it.contains("Connection refused"))
+        it.unavailable_reason.as_ref().is_some_and(|it| it.contains("Connection refused"))
     };
     let health = crate::common::healed(&client, SOON, "it is known", is_known).await;
-    let obstacle = health.obstacle.unwrap();
-    assert!(!obstacle.contains("translate_addresses"), "{obstacle}");
+    let reason = health.unavailable_reason.unwrap();
+    assert!(!reason.contains("translate_addresses"), "{reason}");
 }
 
 /// The names of all servers and sentinels except the first primary.

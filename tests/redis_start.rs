@@ -134,7 +134,7 @@ async fn release_returns_the_connect_failure_without_a_server() {
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
     redis.stop();
     let refused = |health: &Health| {
-        health.obstacle.as_ref().is_some_and(|words| words.contains("Connection refused"))
+        health.unavailable_reason.as_ref().is_some_and(|words| words.contains("Connection refused"))
     };
     healed(&client, SOON, "it is noticed", refused).await;
     let error = guard.release().await.unwrap_err();
@@ -148,8 +148,8 @@ async fn lazy_client_reports_a_wrong_password_until_the_server_accepts_the_passw
     let error = client.lock("door").unwrap().try_acquire().await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains("password is wrong"), "{error}");
-    let obstacle = client.health().await.obstacle.unwrap();
-    assert!(obstacle.contains("password is wrong") && !obstacle.contains("later"), "{obstacle}");
+    let reason = client.health().await.unavailable_reason.unwrap();
+    assert!(reason.contains("password is wrong") && !reason.contains("later"), "{reason}");
 
     let mut admin = Connection::open(redis.port());
     admin.command(&["AUTH", "right"]);
@@ -276,11 +276,11 @@ async fn replica_is_logged_once_and_not_ready_until_promoted() {
     let health = client.health().await;
     assert!(health.commands_up && health.round_trip.is_some(), "{health:?}");
     assert_eq!(health.role, Some(Role::Replica));
-    assert!(health.obstacle.unwrap().contains("replica"));
+    assert!(health.unavailable_reason.unwrap().contains("replica"));
 
     replica.promote();
     let health = client.health().await;
-    assert_eq!((health.role, health.obstacle), (Some(Role::Primary), None));
+    assert_eq!((health.role, health.unavailable_reason), (Some(Role::Primary), None));
 }
 
 #[tokio::test]
@@ -326,7 +326,7 @@ async fn health_does_not_wait_for_a_lost_connection() {
     let redis = not_yet();
     let client = Client::builder().request_timeout(secs(60)).connect_lazy(&redis.url()).unwrap();
     let refused = |health: &Health| {
-        health.obstacle.as_ref().is_some_and(|words| words.contains("Connection refused"))
+        health.unavailable_reason.as_ref().is_some_and(|words| words.contains("Connection refused"))
     };
     healed(&client, SOON, "what is in the way", refused).await;
     let start = Instant::now();
@@ -345,7 +345,7 @@ async fn health_of_a_hanging_server_returns_in_time() {
     let health = client.health().await;
     assert!(start.elapsed() < ms(300), "{:?}", start.elapsed());
     assert!(health.commands_up && health.round_trip.is_none(), "{health:?}");
-    assert!(health.obstacle.unwrap().contains("timed out after 200ms"));
+    assert!(health.unavailable_reason.unwrap().contains("timed out after 200ms"));
     redis.resume();
     assert!(healed(&client, SOON, "it goes on", Health::is_ready).await.round_trip.is_some());
 }
@@ -357,8 +357,9 @@ async fn health_check_names_a_busy_server() {
     let client = client(&redis).await;
     let mut other = Connection::open(redis.port());
     other.send(&["EVAL", "while true do end", "0"]).unwrap();
-    let busy =
-        |health: &Health| health.obstacle.as_ref().is_some_and(|words| words.contains("BUSY"));
+    let busy = |health: &Health| {
+        health.unavailable_reason.as_ref().is_some_and(|words| words.contains("BUSY"))
+    };
     healed(&client, SOON, "it is busy", busy).await;
     redis.command(&["SCRIPT", "KILL"]);
     healed(&client, SOON, "it goes on", Health::is_ready).await;

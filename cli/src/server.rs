@@ -59,7 +59,7 @@ pub(crate) async fn report_outages(client: &Client) -> Infallible {
             say(&match was_up {
                 true => "reach server: it replies again".into(),
                 false => {
-                    let cause = health.obstacle.unwrap_or_else(a_node);
+                    let cause = health.unavailable_reason.unwrap_or_else(a_node);
                     format!("reach server: {cause}; still waiting")
                 }
             });

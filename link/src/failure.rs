@@ -111,7 +111,7 @@ impl Failure {
     }
 
     /// Returns the cause. For an unreachable server, the word `unreachable` is left out.
-    pub fn obstacle(&self) -> String {
+    pub fn cause(&self) -> String {
         match self {
             Self::Unreachable(cause) => in_words(&**cause),
             other => other.to_string(),

@@ -204,17 +204,17 @@ impl Engine {
     /// reason, if the store knows it.
     pub(crate) fn error(&self, name: &Name, failure: Failure) -> Error {
         let is_silence = matches!(failure, Failure::Unanswered(_));
-        let obstacle = is_silence.then(|| self.core.store.unavailability(name)).flatten();
+        let unavailability = is_silence.then(|| self.core.store.unavailability(name)).flatten();
         let mut error = Error::about(name, failure);
-        if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
-            && !reason.contains(&obstacle.obstacle())
+        if let (Error::Unavailable { reason, .. }, Some(failure)) = (&mut error, unavailability)
+            && !reason.contains(&failure.cause())
         {
             // The reason explains more than the missing reply.
-            let end = match obstacle {
+            let end = match failure {
                 Failure::Unreachable(_) => EARLIER_MAY_HAVE_HAPPENED,
                 _ => MAY_HAVE_HAPPENED,
             };
-            *reason = obstacle.obstacle() + end;
+            *reason = failure.cause() + end;
         }
         error
     }
