@@ -388,7 +388,7 @@ async fn timeout_error_names_the_connect_failure() {
     let away = Redis::start();
     let changed = Redis::options().password("old").start();
     let clients = [
-        (client(&away).await, "Connection refused"),
+        (client(&away).await, "connection refused"),
         (Client::connect(&changed.url_with_password()).await.unwrap(), "password is wrong"),
     ];
     away.stop();

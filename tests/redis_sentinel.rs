@@ -1045,7 +1045,7 @@ async fn error_hints_at_address_translation_only_for_an_address_never_reached() 
     let (words, _) = refusal(Client::builder(), &redis.url()).await;
     assert!(words.contains("refused") && words.contains("see translate_addresses"), "{words}");
     let is_known = |it: &leasehold::Health| {
-        it.unavailable_reason.as_ref().is_some_and(|it| it.contains("Connection refused"))
+        it.unavailable_reason.as_ref().is_some_and(|it| it.contains("connection refused"))
     };
     let health = crate::common::healed(&client, SOON, "it is known", is_known).await;
     let reason = health.unavailable_reason.unwrap();

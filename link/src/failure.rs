@@ -165,7 +165,7 @@ impl fmt::Display for Failure {
 }
 
 /// Describes `cause` in words that need no knowledge of sockets.
-fn in_words(cause: &(dyn Error + Send + Sync + 'static)) -> String {
+pub(crate) fn in_words(cause: &(dyn Error + Send + Sync + 'static)) -> String {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof,
     };
@@ -173,7 +173,7 @@ fn in_words(cause: &(dyn Error + Send + Sync + 'static)) -> String {
     match kind {
         Some(UnexpectedEof) => "the server closed the connection".into(),
         Some(BrokenPipe | ConnectionAborted | ConnectionReset) => "the connection was lost".into(),
-        Some(ConnectionRefused) => "no server listens at the address".into(),
+        Some(ConnectionRefused) => "no server listens at the address (connection refused)".into(),
         _ => cause.to_string(),
     }
 }
@@ -237,7 +237,10 @@ mod tests {
         assert_eq!(says(io::ErrorKind::UnexpectedEof), closed);
         assert_eq!(says(io::ErrorKind::ConnectionReset), "no reply: the connection was lost");
         let refused = Failure::unreachable(io::Error::from(io::ErrorKind::ConnectionRefused));
-        assert_eq!(refused.to_string(), "unreachable: no server listens at the address");
+        assert_eq!(
+            refused.to_string(),
+            "unreachable: no server listens at the address (connection refused)"
+        );
     }
 
     #[tokio::test(start_paused = true)]
