@@ -505,7 +505,8 @@ async fn sentinel_of_another_primary_misleads_no_client() {
     assert!(has(redis.master(), "door"));
     assert!(ours(other.master()).is_empty());
     release_guard(guard).await;
-    comes_true("it is reported", || log.text().contains("this server is not a Sentinel")).await;
+    comes_true("it is reported", || log.text().contains("this server is not a Sentinel; use"))
+        .await;
 }
 
 /// Cuts one of three sentinels off, replaces the primary, and waits until all clients follow.
@@ -670,7 +671,7 @@ async fn login_error_says_that_the_server_may_not_be_a_sentinel() {
         let (words, lasting) = refusal(builder, &url).await;
         assert!(words.contains("sentinel_password") && lasting, "{words}");
         assert!(
-            words.contains("or this server is not a Sentinel: use addresses of sentinels"),
+            words.contains("if this server is not a Sentinel, use addresses of sentinels"),
             "{words}"
         );
     }

@@ -210,7 +210,7 @@ impl ConnectFailure {
         match self.rejection {
             Some(_) => Self {
                 words: format!(
-                    "{}; or this server is not a Sentinel: {NAME_SENTINELS}",
+                    "{}; if this server is not a Sentinel, {NAME_SENTINELS}",
                     self.words
                 ),
                 ..self

@@ -370,7 +370,7 @@ impl Sentinels {
         let facts: Facts = greeted.await.ok_or_else(gone)??;
         if !about::is_sentinel(&facts) {
             return Err(ConnectFailure::lasting(format!(
-                "this server is not a Sentinel: {NAME_SENTINELS}"
+                "this server is not a Sentinel; {NAME_SENTINELS}"
             )));
         }
         let called = wire.call(cmd("CLIENT").arg("SETNAME").arg(&self.client_name)).await;
