@@ -404,6 +404,14 @@ impl Waiting {
     pub(crate) fn timeout(&self) -> Option<Duration> {
         if self.nonblock { Some(Duration::ZERO) } else { self.wait }
     }
+
+    /// Returns the remedy for the user if another owner holds the lock.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self.nonblock {
+            true => "retry later, or wait with -w instead of -n",
+            false => "retry later, or wait longer with -w",
+        }
+    }
 }
 
 /// The kind of lock, and its side.

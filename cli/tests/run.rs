@@ -168,22 +168,24 @@ fn unreachable_or_denying_server_returns_69() {
 #[test]
 fn run_returns_75_or_the_chosen_code_when_the_lock_is_held() {
     let redis = Redis::start();
-    redis.command(&["HSET", "door", "java:7", "1"]);
+    let owner = "7cae9535-ade0-45cb-8304-9cc9b0d1359c:7";
+    redis.command(&["HSET", "door", owner, "1"]);
     redis.command(&["PEXPIRE", "door", "60000"]);
-    for (words, code) in [
-        (&["-n"][..], 75),
-        (&["-w", "0"], 75),
-        (&["-w", "0.2"], 75),
-        (&["-n", "-E", "9"], 9),
-        (&["-n", "--fenced"], 75),
+    let (wait, wait_longer) = (
+        "; retry later, or wait with -w instead of -n\n",
+        "; retry later, or wait longer with -w\n",
+    );
+    for (words, code, remedy) in [
+        (&["-n"][..], 75, wait),
+        (&["-w", "0"], 75, wait_longer),
+        (&["-w", "0.2"], 75, wait_longer),
+        (&["-n", "-E", "9"], 9, wait),
+        (&["-n", "--fenced"], 75, wait),
     ] {
         let ended = shell(&redis, words, "echo never").ended();
         assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{words:?}: {}", ended.err);
-        assert!(
-            ended.err.starts_with("leasehold: acquire `door`: held by `java:7`"),
-            "{}",
-            ended.err
-        );
+        let held = format!("leasehold: acquire `door`: held by `{owner}`");
+        assert!(ended.err.starts_with(&held) && ended.err.ends_with(remedy), "{}", ended.err);
     }
     // A user may take a hash of another program for a lock.
     redis.command(&["HSET", "settings", "color", "red"]);
@@ -566,7 +568,8 @@ fn as_many_commands_run_as_there_are_permits() {
     holders.iter().for_each(|it| drop(it.wait_for("ready")));
     let third = shell(&redis, two, "true").ended();
     assert_eq!(third.code, 75);
-    assert!(third.err.contains("all 2 permits are held"), "{}", third.err);
+    let text = "all 2 permits are held; retry later, or wait with -w instead of -n";
+    assert!(third.err.contains(text), "{}", third.err);
     let other = shell(&redis, &["--permits", "3", "-n"], "true").ended();
     assert_eq!(other.code, 65);
     assert!(other.err.contains("the semaphore has 2 permits, not 3"), "{}", other.err);
