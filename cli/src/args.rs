@@ -17,7 +17,8 @@ Variables of COMMAND:
 
 /// Locks for commands and scripts, on Redis.
 ///
-/// REDIS_URL names the server. Never put a password of the server on a command line.
+/// REDIS_URL names the server. Never put a password of the server on a command line: every user of
+/// the machine can see it in the list of processes.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version)]
 pub(crate) struct Cli {
