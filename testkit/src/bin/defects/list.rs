@@ -1350,8 +1350,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 },
                 Edit {
                     file: "src/store/redis/kinds/semaphore/acquire.lua",
-                    from: "local may_be_patient = waits_since and now < began + turn",
-                    to: "local may_be_patient = waits_since",
+                    from: "local may_be_longest_waiter = waits_since and now < began + turn",
+                    to: "local may_be_longest_waiter = waits_since",
                 },
             ],
         },
