@@ -16,7 +16,7 @@ use crate::{
         ReleaseMode, ReleaseReply, Renewal, WaiterRecord,
     },
     error::{EARLIER_MAY_HAVE_HAPPENED, Error, MAY_HAVE_HAPPENED},
-    store::{RECEIPT_RESTS, RedisStore, audit, client_info},
+    store::{RECEIPT_KEPT_FOR, RedisStore, audit, client_info},
 };
 
 impl Engine {
@@ -43,7 +43,7 @@ impl Engine {
     where
         A: Future<Output = Result<T, Failure>>,
     {
-        self.ask_for(self.limits.request.min(RECEIPT_RESTS / 2), name, ask).await
+        self.ask_for(self.limits.request.min(RECEIPT_KEPT_FOR / 2), name, ask).await
     }
 
     /// Returns a key by which the store recognizes a repeated change.

@@ -32,10 +32,10 @@ use crate::{
 /// When its permits are free, a waiter waits for another sixteenth of its wait before its request,
 /// if its timeout allows this. Redisson clients send their requests some milliseconds late. Without
 /// this delay, they would get no permits while a Leasehold client waits.
-const LATER: u32 = 16;
+const DELAY_DIVISOR: u32 = 16;
 
-/// The upper limit of the delay by [`LATER`].
-const LATEST: Duration = Duration::from_millis(10);
+/// The upper limit of the delay by [`DELAY_DIVISOR`].
+const LONGEST_DELAY: Duration = Duration::from_millis(10);
 
 /// A reply that either decides a request, or says when to repeat it.
 #[derive(Debug)]
@@ -177,8 +177,8 @@ impl Engine {
         };
         loop {
             in_time(free_at)?;
-            let later = free_at + (rest(free_at) / LATER).min(LATEST);
-            let asks_at = if in_time(later + LATEST).is_ok() { later } else { free_at };
+            let later = free_at + (rest(free_at) / DELAY_DIVISOR).min(LONGEST_DELAY);
+            let asks_at = if in_time(later + LONGEST_DELAY).is_ok() { later } else { free_at };
             self.unless_closed(line.sleep(asks_at)).await?;
             let asked_at = Instant::now();
             match ask().await {

@@ -589,8 +589,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the release of a writer that also reads is given up with its own lease",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "if read_under_write { ends.max(now + LATEST) } else { ends }",
-                to: "if read_under_write { ends } else { ends.min(now + LATEST) }",
+                from: "if read_under_write { ends.max(now + LATEST_EXECUTION) } else { ends }",
+                to: "if read_under_write { ends } else { ends.min(now + LATEST_EXECUTION) }",
             }],
         },
     ),
@@ -680,7 +680,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "holds of readers follow each other without a pause",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "            sleep(SHARING_RESTS).await;\n",
+                from: "            sleep(SHARING_PAUSE).await;\n",
                 to: "",
             }],
         },
@@ -1519,7 +1519,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "an offered grant stays with a task that does not take it",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "entries.plan(hold.object(), now + HANDOFF_RESTS, &self.core);",
+                from: "entries.plan(hold.object(), now + HANDOFF_LIMIT, &self.core);",
                 to: "",
             }],
         },

@@ -8,7 +8,7 @@ use super::{InRedis, Reply};
 use crate::{
     domain::{Claim, Failure, Name, Owner, Place, Taken, Verdict},
     store::{
-        RECEIPT_RESTS,
+        RECEIPT_KEPT_FOR,
         redis::{
             RedisStore, keys,
             scripts::{Script, Scripts, millis, script},
@@ -63,7 +63,7 @@ pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<i64> {
     store.number_at(name).await
 }
 
-/// Changes the count. A repeated request with the same `receipt` within [`RECEIPT_RESTS`] changes
+/// Changes the count. A repeated request with the same `receipt` within [`RECEIPT_KEPT_FOR`] changes
 /// nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
@@ -78,7 +78,7 @@ pub(crate) async fn change(
         Change::Delete => (&DELETE, None),
     };
     let receipt = keys::receipt("latch", name, receipt);
-    let arguments = (count, Latch::channel(name), millis(RECEIPT_RESTS));
+    let arguments = (count, Latch::channel(name), millis(RECEIPT_KEPT_FOR));
     store.apply::<Latch>(name, script, &[&receipt], arguments).await
 }
 

@@ -11,7 +11,7 @@ use super::Reply;
 use crate::{
     domain::{Failure, Name, Notice, Owner},
     store::{
-        MAX_VALUE_BYTES, RECEIPT_RESTS,
+        MAX_VALUE_BYTES, RECEIPT_KEPT_FOR,
         redis::{
             RedisStore,
             ask::{NOTHING, Request},
@@ -116,7 +116,7 @@ pub(crate) async fn change(
     let receipt = keys::receipt("map", name, receipt);
     let words = notice.map_or((nothing, nothing), |it| (it.channel.as_bytes(), &it.message));
     let arguments =
-        (millis(RECEIPT_RESTS), MAX_VALUE_BYTES, verb, key, value, old, ttl, words, more);
+        (millis(RECEIPT_KEPT_FOR), MAX_VALUE_BYTES, verb, key, value, old, ttl, words, more);
     let request = Request::of(name, &CHANGE, &[&receipt], arguments);
     let reply = store.ask(request.read(changed)).await;
     store.notify_again(name, notice.as_slice()).await;

@@ -12,7 +12,7 @@ use crate::{
         RemoteWaiters, Renewal, Verdict,
     },
     store::{
-        LATEST, LONGEST_WAITER_RESTS, LONGEST_WAITER_TURN, RECEIPT_RESTS,
+        LATEST_EXECUTION, LONGEST_WAITER_TURN, PERMITS_KEPT_FOR, RECEIPT_KEPT_FOR,
         redis::{
             RedisStore,
             ask::Request,
@@ -51,14 +51,14 @@ impl InRedis for Semaphore {
             Some(Place::Waited(time)) => millis(time).to_string(),
             _ => String::new(),
         };
-        let rests = [LONGEST_WAITER_RESTS, LONGEST_WAITER_TURN].map(millis);
+        let times = [PERMITS_KEPT_FOR, LONGEST_WAITER_TURN].map(millis);
         let asks = (claim.owner.as_str(), claim.units());
         let [holders, withdrawn, longest_waiter] = own_keys(name);
         let request = Request::of(
             name,
             &ACQUIRE,
             &[&holders, &withdrawn, &longest_waiter],
-            (asks, waited, &rests, Self::channel(name)),
+            (asks, waited, &times, Self::channel(name)),
         );
         store.ask(request.read(|reply| verdict(store, reply, claim))).await
     }
@@ -70,7 +70,7 @@ impl InRedis for Semaphore {
             ReleaseMode::Leave => "leave",
             ReleaseMode::Broadcast | ReleaseMode::HandOver => "back",
         };
-        let arguments = (claim.owner.as_str(), Self::channel(name), millis(LATEST), mode);
+        let arguments = (claim.owner.as_str(), Self::channel(name), millis(LATEST_EXECUTION), mode);
         let [holders, withdrawn, longest_waiter] = own_keys(name);
         let request =
             Request::of(name, &RELEASE, &[&holders, &withdrawn, &longest_waiter], arguments);
@@ -125,7 +125,7 @@ pub(crate) enum Change {
 }
 
 /// Changes the number of permits. A repeated request with the same `receipt` within
-/// [`RECEIPT_RESTS`] changes nothing, and returns the same reply.
+/// [`RECEIPT_KEPT_FOR`] changes nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
@@ -141,7 +141,7 @@ pub(crate) async fn change(
         Change::Delete => (&DELETE, &others[..], None),
     };
     let permits = permits.map(|permits| (permits, Semaphore::channel(name)));
-    store.apply::<Semaphore>(name, script, others, (permits, millis(RECEIPT_RESTS))).await
+    store.apply::<Semaphore>(name, script, others, (permits, millis(RECEIPT_KEPT_FOR))).await
 }
 
 /// Reads the reply to an acquisition: the owner if permits were granted, otherwise `{pttl}`.
