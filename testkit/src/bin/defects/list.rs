@@ -1743,7 +1743,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "the deletion of a latch deletes a key with another text",
             edits: &[Edit {
-                file: "src/store/redis/kinds/latch/delete.lua",
+                file: "src/store/redis/kinds/delete.lua",
                 from: "local _, refused, there = number_at(KEYS[1])",
                 to: "local refused, there = false, redis.call('GET', KEYS[1])",
             }],

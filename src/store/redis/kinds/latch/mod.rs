@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use leasehold_link::{Channels, slot_of};
 
-use super::{InRedis, Reply};
+use super::{DELETE, InRedis, Reply};
 use crate::{
     domain::{Claim, Failure, Name, Owner, Place, Taken, Verdict},
     store::{
@@ -18,7 +18,6 @@ use crate::{
 
 static SET: LazyLock<Script> = script!("../receipt", "set");
 static COUNT_DOWN: LazyLock<Script> = script!("../receipt", "../number", "count_down");
-static DELETE: LazyLock<Script> = script!("../receipt", "../number", "delete");
 
 pub(in crate::store::redis) struct Latch;
 

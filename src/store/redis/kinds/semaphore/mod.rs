@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use redis::{Value, cmd};
 
-use super::{InRedis, Reply};
+use super::{DELETE, InRedis, Reply};
 use crate::{
     domain::{
         Claim, Failure, Name, Object, Outcome, Owner, Place, ReleaseMode, ReleaseReply,
@@ -28,7 +28,6 @@ static RELEASE: LazyLock<Script> = script!("release");
 static SET: LazyLock<Script> = script!("../receipt", "set_if_absent");
 static ADD: LazyLock<Script> = script!("../receipt", "../number", "add");
 static DRAIN: LazyLock<Script> = script!("../receipt", "../number", "drain");
-static DELETE: LazyLock<Script> = script!("../receipt", "../number", "delete");
 
 pub(in crate::store::redis) struct Semaphore;
 
@@ -134,14 +133,16 @@ pub(crate) async fn change(
 ) -> Reply<i64> {
     let [receipt, holders] = [keys::receipt("semaphore", name, receipt), keys::holders(name)];
     let others = [&*receipt, &*holders];
-    let (script, others, permits) = match change {
-        Change::SetIfAbsent(permits) => (&SET, &others[..], Some(i64::from(permits))),
-        Change::Add(permits) => (&ADD, &others[..1], Some(permits)),
-        Change::Drain => (&DRAIN, &others[..1], None),
-        Change::Delete => (&DELETE, &others[..], None),
+    let channel = || Semaphore::channel(name);
+    let (script, others, permits, channel) = match change {
+        Change::SetIfAbsent(count) => (&SET, &others[..], Some(i64::from(count)), Some(channel())),
+        Change::Add(count) => (&ADD, &others[..1], Some(count), Some(channel())),
+        Change::Drain => (&DRAIN, &others[..1], None, None),
+        // The deletion is not published: it frees no permits.
+        Change::Delete => (&DELETE, &others[..], None, Some(String::new())),
     };
-    let permits = permits.map(|permits| (permits, Semaphore::channel(name)));
-    store.apply::<Semaphore>(name, script, others, (permits, millis(RECEIPT_KEPT_FOR))).await
+    let arguments = (permits, channel, millis(RECEIPT_KEPT_FOR));
+    store.apply::<Semaphore>(name, script, others, arguments).await
 }
 
 /// Reads the reply to an acquisition: the owner if permits were granted, otherwise `{pttl}`.
