@@ -110,10 +110,12 @@ impl Failure {
         matches!(self, Self::Unanswered(_) | Self::Unreadable(_))
     }
 
-    /// Returns the cause. For an unreachable server, the word `unreachable` is left out.
+    /// Returns the cause, for a text that already says that the server is unavailable: without the
+    /// words `unreachable:` and `no reply:`.
     pub fn cause(&self) -> String {
         match self {
-            Self::Unreachable(cause) => in_words(&**cause),
+            Self::Unanswered(cause) if cause.is::<Elapsed>() => self.to_string(),
+            Self::Unanswered(cause) | Self::Unreachable(cause) => in_words(&**cause),
             other => other.to_string(),
         }
     }
