@@ -89,10 +89,10 @@ async fn metrics(State(client): State<Client>) -> String {
 
 /// Replies whether a load balancer should send requests to this instance.
 async fn ready(State(client): State<Client>) -> (StatusCode, &'static str) {
-    match client.health().await.obstacle {
+    match client.health().await.unavailable_reason {
         None => (StatusCode::OK, "ready\n"),
-        Some(obstacle) => {
-            eprintln!("not ready: {obstacle}");
+        Some(reason) => {
+            eprintln!("not ready: {reason}");
             (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
         }
     }

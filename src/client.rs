@@ -523,9 +523,9 @@ impl Client {
     /// ```
     /// # #[tokio::main] async fn main() {
     /// let health = leasehold::Client::in_memory().health().await;
-    /// match health.obstacle {
+    /// match health.unavailable_reason {
     ///     None => println!("ready: the server answers in {:?}", health.round_trip),
-    ///     Some(obstacle) => eprintln!("not ready: {obstacle}"),
+    ///     Some(reason) => eprintln!("not ready: {reason}"),
     /// }
     /// # }
     /// ```

@@ -538,18 +538,14 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Connect { permanent, .. } => !permanent,
-            _ => matches!(
-                self,
-                Self::NotReady { .. } | Self::NotReplicated { .. } | Self::Unavailable { .. }
-            ),
+            Self::NotReady { .. } | Self::NotReplicated { .. } | Self::Unavailable { .. } => true,
+            _ => false,
         }
     }
 
     /// Returns the error for a caller whose request about `name` failed.
     pub(crate) fn about(name: &Name, failure: Failure) -> Self {
-        let reason = failure.to_string();
-        // The text of `Error::Unavailable` already says that the store is unavailable.
-        let mut reason = reason.strip_prefix("no reply: ").unwrap_or(&reason).to_owned();
+        let mut reason = failure.cause();
         if failure.may_have_happened() {
             reason += MAY_HAVE_HAPPENED;
         }
@@ -624,7 +620,6 @@ impl Error {
 #[derive(Clone)]
 pub struct Cause(Arc<dyn StdError + Send + Sync>);
 
-impl Cause {}
 impl Deref for Cause {
     type Target = dyn StdError + Send + Sync;
 

@@ -42,7 +42,7 @@ pub(crate) const AT_ONCE: Duration = millis(10);
 /// client repeats its requests after pauses.
 const AFTER_TROUBLE: Duration = secs(2);
 
-/// How long an obstacle lasts.
+/// How long the lock cannot be acquired.
 const TROUBLE: Duration = secs(5);
 
 /// The await at which a future is dropped.
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// Delays acquisitions by `way` until `TROUBLE` is over. Returns the lock to acquire, and a
-    /// task that ends when the obstacle is gone.
+    /// task that ends when the lock can be acquired.
     async fn block(&self, way: Way) -> (Lock, JoinHandle<()>) {
         let polling = WaitStrategy::Polling { initial: millis(700), max: secs(2) };
         let lock = match way {
@@ -222,7 +222,7 @@ async fn short_visit(lock: Lock) {
     drop(guard);
 }
 
-/// Drops `operation` on a lock at each of its awaits, with every obstacle. `waits` is true if the
+/// Drops `operation` on a lock at each of its awaits, with every `Way`. `waits` is true if the
 /// operation waits for a holder.
 async fn leaves_nothing_behind<T>(waits: bool, operation: impl AsyncFn(&Lock) -> T) {
     leaves_nothing_of(LOCKS, waits, operation).await;
@@ -232,7 +232,7 @@ async fn leaves_nothing_behind<T>(waits: bool, operation: impl AsyncFn(&Lock) ->
 async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn(&Lock) -> T) {
     for way in WAYS {
         let cuts = at_every_await(async |cut| {
-            // given an obstacle, and another task of this client that waits behind the operation
+            // given a lock that cannot be acquired yet, and another task of this client that waits behind the operation
             let world = World::of(sides);
             let (lock, way_is_free) = world.block(way).await;
             let case = format!("{way:?}, {cut:?}");

@@ -397,7 +397,7 @@ mod health {
         let start = Instant::now();
         let health = client.health().await;
         assert_eq!((start.elapsed(), health.round_trip), (Duration::from_millis(200), None));
-        assert!(health.obstacle.unwrap().contains("timed out after 200ms"));
+        assert!(health.unavailable_reason.unwrap().contains("timed out after 200ms"));
         store.resume();
         assert!(client.health().await.is_ready());
     }
@@ -414,7 +414,7 @@ mod health {
         sleep(secs(11)).await;
         let health = client.health().await;
         assert_eq!((health.holds_in_doubt, health.is_ready()), (2, false));
-        assert!(health.obstacle.unwrap().contains("LOADING"));
+        assert!(health.unavailable_reason.unwrap().contains("LOADING"));
         store.heal();
         sleep(secs(5)).await;
         assert_eq!(client.health().await.holds_in_doubt, 0);
@@ -425,7 +425,7 @@ mod health {
         let client = Client::in_memory();
         client.shutdown(secs(1)).await;
         let health = client.health().await;
-        assert_eq!(health.obstacle.as_deref(), Some("the client was shut down"));
+        assert_eq!(health.unavailable_reason.as_deref(), Some("the client was shut down"));
     }
 }
 

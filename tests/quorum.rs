@@ -111,6 +111,18 @@ async fn quorum_lock_without_a_majority_returns_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn error_names_the_servers_without_a_vote_and_the_remedy() {
+    let setup = Setup::known(3).await;
+    setup.servers[1].lose_everything();
+    setup.stop(2..3);
+    let error = setup.lock().try_acquire().await.unwrap_err();
+    let text = "at most 1 of 3 servers can vote, but 2 must grant the lock; server 2: the server \
+                is new or lost its data less than one lease ago, so its vote does not count; retry \
+                after one lease; server 3: ";
+    assert!(error.to_string().contains(text), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiter_acquires_when_the_holder_releases() {
     let setup = Setup::new(5);
     let guard = setup.acquire().await;

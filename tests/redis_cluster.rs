@@ -224,7 +224,12 @@ async fn unreachable_node_of_the_url_is_logged() {
     release_guard(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
     let text = log.text();
     assert_eq!(text.matches("node in the URL returned no topology").count(), 1, "{text}");
-    assert!(text.contains("connect to 127.0.0.1:1: Connection refused"), "{text}");
+    assert!(
+        text.contains(
+            "connect to 127.0.0.1:1: no server listens at the address (connection refused)"
+        ),
+        "{text}"
+    );
 }
 
 /// Creates a user on every node. It has all permissions.
@@ -1156,7 +1161,7 @@ async fn clusterdown_names_the_full_coverage_setting() {
         assert!(slots.iter().any(|slots| output.contains(slots)), "{output}");
     }
     let health = client.health().await;
-    assert!(health.obstacle.unwrap().contains("cluster-require-full-coverage"));
+    assert!(health.unavailable_reason.unwrap().contains("cluster-require-full-coverage"));
 }
 
 /// Former bug: the error said that the lock is held, although this was only the result of an

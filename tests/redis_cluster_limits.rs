@@ -36,9 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// progress.
 const STANDS_STILL: Duration = Duration::from_secs(60);
 
-/// A renewal is due after a third of the lease. It may be late by `LATEST`.
+/// A renewal is due after a third of the lease. It may be late by `LONGEST_LAG`.
 const TTL: Duration = Duration::from_secs(30);
-const LATEST: Duration = Duration::from_secs(10);
+const LONGEST_LAG: Duration = Duration::from_secs(10);
 
 /// The limit for the memory of one hold or waiter. It is far more than needed, because allocators
 /// keep some memory.
@@ -189,7 +189,7 @@ async fn very_many_holds_and_waiters_leave_nothing_behind() {
     .await;
     let stats = client.stats();
     println!("the latest renewal was {:?} late", stats.renewal_lag_max);
-    assert!(stats.renewal_lag_max < LATEST && stats.waiting == all, "{stats:?}");
+    assert!(stats.renewal_lag_max < LONGEST_LAG && stats.waiting == all, "{stats:?}");
     assert!(held.iter().all(LockGuard::is_held), "{stats:?}");
     // A topology refresh may open another connection for a moment.
     let all_nodes = nodes.clone();

@@ -112,7 +112,10 @@ async fn client_of_a_full_server_is_not_ready() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let health = client.health().await;
     assert!(!health.is_ready());
-    assert!(health.obstacle.as_deref().is_some_and(|it| it.contains("OOM")), "{health:?}");
+    assert!(
+        health.unavailable_reason.as_deref().is_some_and(|it| it.contains("OOM")),
+        "{health:?}"
+    );
     assert!(client.lock("door").unwrap().try_acquire().await.unwrap_err().is_transient());
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     assert!(client.health().await.is_ready());
@@ -443,7 +446,10 @@ async fn sentinels_without_a_primary_are_logged() {
             |health| has(health, is_it),
         )
         .await;
-        assert!(health.obstacle.as_ref().is_some_and(|it| it.contains(cause)), "{health:?}");
+        assert!(
+            health.unavailable_reason.as_ref().is_some_and(|it| it.contains(cause)),
+            "{health:?}"
+        );
         let hazard = "no sentinel returned the address of the primary";
         let reported = (warned_of(&log, words), warned_of(&log, cause), warned_of(&log, hazard));
         assert_eq!((reported.0, reported.2), (3, 1), "{}", log.text());
@@ -664,7 +670,7 @@ async fn primary_with_too_few_replicas_is_not_ready() {
     let client = Client::connect(&primary.url()).await.unwrap();
     let health = client.health().await;
     assert!(has(&health, |it| *it == Hazard::TooFewReplicas), "{health:?}");
-    assert!(health.obstacle.unwrap().contains("NOREPLICAS"));
+    assert!(health.unavailable_reason.unwrap().contains("NOREPLICAS"));
     let error = client.lock("door").unwrap().acquire_within(secs(2)).await.unwrap_err();
     assert!(error.to_string().contains("NOREPLICAS"), "{error}");
 }
@@ -739,7 +745,7 @@ fn names_one_unreachable(health: &Health, node: &Redis) {
     let away: Vec<_> = health.nodes.iter().filter(|it| !it.is_reachable()).collect();
     let [away] = away[..] else { panic!("{health:?}") };
     assert_eq!(away.server, format!("127.0.0.1:{}", node.port()));
-    assert!(away.obstacle.is_some() && away.silent_for.is_some(), "{health:?}");
+    assert!(away.unavailable_reason.is_some() && away.silent_for.is_some(), "{health:?}");
 }
 
 /// Former bug: if a server failed, a health check took 1.5 s or more. A probe of Kubernetes waits

@@ -118,6 +118,22 @@ async fn quorum_connects_to_three_of_five_servers() {
     five.servers[2].stop();
     let error = QuorumClient::connect(five.servers.each_ref().map(Redis::url)).await.unwrap_err();
     assert!(matches!(error, Error::Connect { permanent: false, .. }), "{error}");
+    let stopped = five.servers[..3].iter().map(|server| {
+        let port = server.port();
+        format!("127.0.0.1:{port}: no server listens at the address (connection refused)")
+    });
+    let stopped = stopped.collect::<Vec<_>>().join("; ");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "cannot connect to 3 of 5 servers of the quorum: {stopped}; at least 3 servers must \
+             be reachable"
+        )
+    );
+    assert!(std::error::Error::source(&error).is_some());
+    let error = QuorumClient::connect([five.servers[0].url()]).await.unwrap_err();
+    let only = format!("cannot connect to 127.0.0.1:{}: no server", five.servers[0].port());
+    assert!(error.to_string().starts_with(&only), "{error}");
     let error = QuorumClient::connect(["redis://127.0.0.1:x"]).await.unwrap_err();
     assert!(matches!(error, Error::Url(_)), "{error}");
 }

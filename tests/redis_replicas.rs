@@ -349,7 +349,7 @@ async fn loading_server_does_not_count_as_a_primary() {
         slow.start_again();
         slow
     });
-    while !client.health().await.obstacle.is_some_and(|it| it.contains("LOADING")) {
+    while !client.health().await.unavailable_reason.is_some_and(|it| it.contains("LOADING")) {
         assert!(!waiting.is_finished() && !starting.is_finished());
         sleep(ms(5)).await;
     }

@@ -17,7 +17,7 @@ use tokio::{
 const CHANNEL: &str = "redisson_sc:{pool}";
 const HOLDERS: &str = "leasehold_semaphore:{pool}";
 const WITHDRAWN: &str = "leasehold_semaphore__withdrawn:{pool}";
-const PATIENT: &str = "leasehold_semaphore__patient:{pool}";
+const LONGEST_WAITER: &str = "leasehold_semaphore__longest_waiter:{pool}";
 
 async fn pool(redis: &Redis) -> Semaphore {
     client(redis).await.semaphore("pool").unwrap()
@@ -349,7 +349,7 @@ async fn denied_semaphore_user_changes_nothing() {
     let error = narrow.semaphore("pool").unwrap().acquire(1).await.unwrap_err();
     assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
     let needs = "the request needs permissions for the keys `pool`, `leasehold_semaphore:{pool}`, \
-        `leasehold_semaphore__withdrawn:{pool}`, `leasehold_semaphore__patient:{pool}`; \
+        `leasehold_semaphore__withdrawn:{pool}`, `leasehold_semaphore__longest_waiter:{pool}`; \
         see the ACL page of the guide";
     assert!(error.to_string().contains(needs), "{error}");
 
@@ -474,9 +474,10 @@ async fn dead_longest_waiter_blocks_others_for_five_seconds_at_most() {
     let three = few.acquire(3).await.unwrap();
     let waiter = waiting(&many, 4);
     eventually("the server records the longest waiter", secs(10), || {
-        redis.command(&["EXISTS", PATIENT]).number() == 1
+        redis.command(&["EXISTS", LONGEST_WAITER]).number() == 1
     });
-    let named: std::collections::BTreeMap<_, _> = hash(&redis, PATIENT).into_iter().collect();
+    let named: std::collections::BTreeMap<_, _> =
+        hash(&redis, LONGEST_WAITER).into_iter().collect();
     let number = |field: &str| named[field].parse::<i64>().unwrap();
     assert_eq!((named.len(), number("permits")), (5, 4), "{named:?}");
     assert!(number("until") - number("began") == 5_000 && number("since") < number("began"));
@@ -501,14 +502,14 @@ async fn longest_waiter_yields_after_thirty_seconds() {
     few.set_if_absent(10).await.unwrap();
     let _dead = few.acquire(2).await.unwrap();
     let _waiter = waiting(&many, 9);
-    let is_named = || redis.command(&["HEXISTS", PATIENT, "owner"]).number() == 1;
+    let is_named = || redis.command(&["HEXISTS", LONGEST_WAITER, "owner"]).number() == 1;
     eventually("the server records the longest waiter", secs(10), is_named);
     assert!(few.try_acquire(1).await.unwrap().is_none());
-    assert!((55_000..=60_000).contains(&pttl(&redis, PATIENT)));
+    assert!((55_000..=60_000).contains(&pttl(&redis, LONGEST_WAITER)));
 
     // when this client has been the longest waiter for half a minute
-    let began = redis.command(&["HGET", PATIENT, "began"]).text().parse::<u64>().unwrap();
-    redis.command(&["HSET", PATIENT, "began", &(began - 30_000).to_string()]);
+    let began = redis.command(&["HGET", LONGEST_WAITER, "began"]).text().parse::<u64>().unwrap();
+    redis.command(&["HSET", LONGEST_WAITER, "began", &(began - 30_000).to_string()]);
 
     // then all other clients acquire, even if the longest waiter sends a request at each release
     for _ in 0..5 {
@@ -517,7 +518,7 @@ async fn longest_waiter_yields_after_thirty_seconds() {
     }
     assert!(!is_named());
     // until another half minute has passed, after which the record of the longest waiter expires
-    redis.command(&["PEXPIRE", PATIENT, "1"]);
+    redis.command(&["PEXPIRE", LONGEST_WAITER, "1"]);
     eventually("the server records the longest waiter again", secs(10), is_named);
     assert!(few.try_acquire(1).await.unwrap().is_none());
 }
@@ -529,8 +530,8 @@ async fn forged_longest_waiter_gets_nothing_and_blocks_no_client() {
     pool.set_if_absent(1).await.unwrap();
     let guard = pool.acquire(1).await.unwrap();
     let forged = |permits: &str, until: &str, began: &str| {
-        redis.command(&["HSET", PATIENT, "owner", "a", "permits", permits, "since", "0"]);
-        redis.command(&["HSET", PATIENT, "until", until, "began", began]);
+        redis.command(&["HSET", LONGEST_WAITER, "owner", "a", "permits", permits, "since", "0"]);
+        redis.command(&["HSET", LONGEST_WAITER, "until", until, "began", began]);
     };
     let now = redis.command(&["TIME"]).texts()[0].to_owned() + "000";
     let late = "9".repeat(15);
@@ -552,7 +553,7 @@ async fn waiter_without_a_request_in_flight_leaves_no_withdrawal() {
     pool.set_if_absent(2).await.unwrap();
     let guard = pool.acquire(1).await.unwrap();
     assert!(pool.acquire_within(2, secs(5)).await.unwrap_err().is_busy());
-    let waits = || hash(&redis, PATIENT).iter().any(|(field, _)| field == "owner");
+    let waits = || hash(&redis, LONGEST_WAITER).iter().any(|(field, _)| field == "owner");
     eventually("the server no longer records the waiter", SOON, || !waits());
     sleep(ms(200)).await;
     assert_eq!(redis.command(&["EXISTS", WITHDRAWN]).number(), 0);

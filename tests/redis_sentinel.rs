@@ -85,8 +85,8 @@ async fn lazy_client_connects_when_sentinels_appear() {
     let client = Client::connect_lazy(&redis.url()).unwrap();
     let waiting = waiter(client.lock("door").unwrap());
     sleep(ms(300)).await;
-    let obstacle = client.health().await.obstacle.unwrap();
-    assert!(obstacle.contains(&redis.addresses()[0]), "{obstacle}");
+    let reason = client.health().await.unavailable_reason.unwrap();
+    assert!(reason.contains(&redis.addresses()[0]), "{reason}");
     redis.sentinels().iter().for_each(Redis::start_again);
     release_guard(entered(waiting).await).await;
 }
@@ -507,7 +507,7 @@ async fn sentinel_of_another_primary_misleads_no_client() {
     assert!(ours(other.master()).is_empty());
     release_guard(guard).await;
     comes_true("the client logs that the server is not a Sentinel", || {
-        log.text().contains("this server is not a Sentinel")
+        log.text().contains("this server is not a Sentinel; use")
     })
     .await;
 }
@@ -674,7 +674,7 @@ async fn login_error_says_that_the_server_may_not_be_a_sentinel() {
         let (words, lasting) = refusal(builder, &url).await;
         assert!(words.contains("sentinel_password") && lasting, "{words}");
         assert!(
-            words.contains("or this server is not a Sentinel: use addresses of sentinels"),
+            words.contains("if this server is not a Sentinel, use addresses of sentinels"),
             "{words}"
         );
     }
@@ -1050,13 +1050,13 @@ async fn error_hints_at_translation_only_for_a_never_reached_address() {
     let (words, _) = refusal(Client::builder(), &redis.url()).await;
     assert!(words.contains("refused") && words.contains("see translate_addresses"), "{words}");
     let is_known = |it: &leasehold::Health| {
-        it.obstacle.as_ref().is_some_and(|it| it.contains("Connection refused"))
+        it.unavailable_reason.as_ref().is_some_and(|it| it.contains("connection refused"))
     };
     let health =
         crate::common::healed(&client, SOON, "`health` reports the refused connection", is_known)
             .await;
-    let obstacle = health.obstacle.unwrap();
-    assert!(!obstacle.contains("translate_addresses"), "{obstacle}");
+    let reason = health.unavailable_reason.unwrap();
+    assert!(!reason.contains("translate_addresses"), "{reason}");
 }
 
 /// The names of all servers and sentinels except the first primary.

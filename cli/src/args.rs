@@ -17,7 +17,8 @@ Variables of COMMAND:
 
 /// Locks for commands and scripts, on Redis.
 ///
-/// REDIS_URL names the server. Never put a password of the server on a command line.
+/// REDIS_URL names the server. Never put a password of the server on a command line: every user of
+/// the machine can see it in the list of processes.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version)]
 pub(crate) struct Cli {
@@ -403,6 +404,14 @@ impl Waiting {
     /// Returns the timeout, or `None` if there is none.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         if self.nonblock { Some(Duration::ZERO) } else { self.wait }
+    }
+
+    /// Returns the remedy for the user if another owner holds the lock.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self.nonblock {
+            true => "retry later, or wait with -w instead of -n",
+            false => "retry later, or wait longer with -w",
+        }
     }
 }
 

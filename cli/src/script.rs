@@ -228,8 +228,8 @@ async fn until_free(client: &Client, wait: &Wait) -> Result<u8, Exit> {
             }
         };
         if is_over {
-            let (name, holder) = (&wait.name, holder?);
-            say(&format!("wait for `{name}`: held by {holder}; wait longer with -w"));
+            let (name, holder, remedy) = (&wait.name, holder?, wait.waiting.remedy());
+            say(&format!("wait for `{name}`: held by {holder}; {remedy}"));
             return Ok(wait.waiting.conflict_exit_code);
         }
     }

@@ -59,7 +59,7 @@ pub(crate) async fn report_outages(client: &Client) -> Infallible {
             say(&match was_up {
                 true => "reach server: it replies again".into(),
                 false => {
-                    let cause = health.obstacle.unwrap_or_else(a_node);
+                    let cause = health.unavailable_reason.unwrap_or_else(a_node);
                     format!("reach server: {cause}; still waiting")
                 }
             });
@@ -86,8 +86,9 @@ fn url(server: &Server) -> Result<Url, Exit> {
         return match has_password(url) {
             true => Err(Exit::new(
                 USAGE,
-                "read `--url`: every user of this machine can read a password on a command line; \
-                 use REDIS_URL or --url-file",
+                "read `--url`: the URL has a password, which every user of this machine can see \
+                 in the list of processes; write the URL to a file that only you can read, and \
+                 pass its path with --url-file, or set the variable REDIS_URL",
             )),
             false => Ok(Url { text: url.clone(), source: "--url".into() }),
         };
@@ -111,7 +112,7 @@ fn url(server: &Server) -> Result<Url, Exit> {
             read => return read.map_err(|error| unreadable(&path, &error)),
         }
     }
-    Err(Exit::new(USAGE, "find server: no URL is given; set REDIS_URL, or use --url-file"))
+    Err(Exit::new(USAGE, "find server: no URL is given; set REDIS_URL, or use --url or --url-file"))
 }
 
 /// Returns the files that are read without an option. An empty variable would name a file in the

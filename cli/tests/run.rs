@@ -75,7 +75,12 @@ fn password_on_the_command_line_is_refused() {
     let url = redis.url_with_password();
     let ended = leasehold(&redis, &["run", "--url", &url, "door", "true"]).ended();
     assert_eq!(ended.code, 64);
-    assert!(ended.err.contains("--url-file") && !ended.err.contains("secret"), "{}", ended.err);
+    assert_eq!(
+        ended.err,
+        "leasehold: read `--url`: the URL has a password, which every user of this machine can see \
+         in the list of processes; write the URL to a file that only you can read, and pass its \
+         path with --url-file, or set the variable REDIS_URL\n"
+    );
 
     // The same URL works in a file, and in the environment.
     let file = redis.dir().join("url");
@@ -98,7 +103,7 @@ fn password_on_the_command_line_is_refused() {
 fn run_returns_64_without_a_redis_url() {
     let ended = Process::of(command(&["run", "door", "true"])).ended();
     assert_eq!(ended.code, 64);
-    assert!(ended.err.contains("set REDIS_URL"), "{}", ended.err);
+    assert!(ended.err.contains("set REDIS_URL, or use --url or --url-file"), "{}", ended.err);
 }
 
 #[test]
@@ -168,22 +173,24 @@ fn unreachable_or_denying_server_returns_69() {
 #[test]
 fn run_returns_75_or_the_chosen_code_when_the_lock_is_held() {
     let redis = Redis::start();
-    redis.command(&["HSET", "door", "java:7", "1"]);
+    let owner = "7cae9535-ade0-45cb-8304-9cc9b0d1359c:7";
+    redis.command(&["HSET", "door", owner, "1"]);
     redis.command(&["PEXPIRE", "door", "60000"]);
-    for (words, code) in [
-        (&["-n"][..], 75),
-        (&["-w", "0"], 75),
-        (&["-w", "0.2"], 75),
-        (&["-n", "-E", "9"], 9),
-        (&["-n", "--fenced"], 75),
+    let (wait, wait_longer) = (
+        "; retry later, or wait with -w instead of -n\n",
+        "; retry later, or wait longer with -w\n",
+    );
+    for (words, code, remedy) in [
+        (&["-n"][..], 75, wait),
+        (&["-w", "0"], 75, wait_longer),
+        (&["-w", "0.2"], 75, wait_longer),
+        (&["-n", "-E", "9"], 9, wait),
+        (&["-n", "--fenced"], 75, wait),
     ] {
         let ended = shell(&redis, words, "echo never").ended();
         assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{words:?}: {}", ended.err);
-        assert!(
-            ended.err.starts_with("leasehold: acquire `door`: held by `java:7`"),
-            "{}",
-            ended.err
-        );
+        let held = format!("leasehold: acquire `door`: held by `{owner}`");
+        assert!(ended.err.starts_with(&held) && ended.err.ends_with(remedy), "{}", ended.err);
     }
     // A user may take a hash of another program for a lock.
     redis.command(&["HSET", "settings", "color", "red"]);
@@ -567,7 +574,8 @@ fn as_many_commands_run_as_there_are_permits() {
     holders.iter().for_each(|it| drop(it.wait_for("ready")));
     let third = shell(&redis, two, "true").ended();
     assert_eq!(third.code, 75);
-    assert!(third.err.contains("all 2 permits are held"), "{}", third.err);
+    let text = "all 2 permits are held; retry later, or wait with -w instead of -n";
+    assert!(third.err.contains(text), "{}", third.err);
     let other = shell(&redis, &["--permits", "3", "-n"], "true").ended();
     assert_eq!(other.code, 65);
     assert!(other.err.contains("the semaphore has 2 permits, not 3"), "{}", other.err);

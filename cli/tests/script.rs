@@ -390,10 +390,13 @@ fn wait_command_ends_when_the_lock_is_free() {
     let redis = Redis::start();
     assert_eq!(leasehold(&redis, &["wait", "door"]).ended().code, 0);
     let token = lock(&redis, &["--ttl", "10m"]);
-    for words in [&["-n"][..], &["-w", "0.3"]] {
+    for (words, remedy) in
+        [(&["-n"][..], "wait with -w instead of -n\n"), (&["-w", "0.3"], "wait longer with -w\n")]
+    {
         let ended = leasehold(&redis, &[&["wait", "door"], words].concat()).ended();
         assert_eq!(ended.code, 75);
         assert!(ended.err.contains(&format!("held by `{token}`")), "{}", ended.err);
+        assert!(ended.err.ends_with(remedy), "{}", ended.err);
     }
     let waiting = leasehold(&redis, &["wait", "door"]);
     assert_eq!(leasehold(&redis, &["unlock", "door", &token]).ended().code, 0);

@@ -7,7 +7,7 @@ use redis::ServerError;
 
 use crate::{
     error::{Cause, Error},
-    failure::Failure,
+    failure::{Failure, in_words},
     pipe::ending::Ending,
     shown::shown,
 };
@@ -210,7 +210,7 @@ impl ConnectFailure {
         match self.rejection {
             Some(_) => Self {
                 words: format!(
-                    "{}; or this server is not a Sentinel: {NAME_SENTINELS}",
+                    "{}; if this server is not a Sentinel, {NAME_SENTINELS}",
                     self.words
                 ),
                 ..self
@@ -278,7 +278,7 @@ impl From<Ending> for ConnectFailure {
 
 impl From<io::Error> for ConnectFailure {
     fn from(error: io::Error) -> Self {
-        let words = error.to_string();
+        let words = in_words(&error);
         Self { source: Some(Arc::new(error)), ..Self::passing(words) }
     }
 }
@@ -335,6 +335,14 @@ mod tests {
             let words = how.of_sentinel().to_string();
             assert!(words.ends_with(setting), "{words}");
         }
+    }
+
+    #[test]
+    fn connect_failure_has_the_text_of_a_failed_request() {
+        let refused = || io::Error::from_raw_os_error(111);
+        let failure = ConnectFailure::from(refused());
+        assert_eq!(failure.to_string(), Failure::unreachable(refused()).cause());
+        assert_eq!(failure.to_string(), "no server listens at the address (connection refused)");
     }
 
     fn server_error(words: &str) -> ServerError {

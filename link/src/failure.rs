@@ -110,10 +110,12 @@ impl Failure {
         matches!(self, Self::Unanswered(_) | Self::Unreadable(_))
     }
 
-    /// Returns the cause. For an unreachable server, the word `unreachable` is left out.
-    pub fn obstacle(&self) -> String {
+    /// Returns the cause, for a text that already says that the server is unavailable: without the
+    /// words `unreachable:` and `no reply:`.
+    pub fn cause(&self) -> String {
         match self {
-            Self::Unreachable(cause) => in_words(&**cause),
+            Self::Unanswered(cause) if cause.is::<Elapsed>() => self.to_string(),
+            Self::Unanswered(cause) | Self::Unreachable(cause) => in_words(&**cause),
             other => other.to_string(),
         }
     }
@@ -165,7 +167,7 @@ impl fmt::Display for Failure {
 }
 
 /// Describes `cause` in words that need no knowledge of sockets.
-fn in_words(cause: &(dyn Error + Send + Sync + 'static)) -> String {
+pub(crate) fn in_words(cause: &(dyn Error + Send + Sync + 'static)) -> String {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof,
     };
@@ -173,7 +175,7 @@ fn in_words(cause: &(dyn Error + Send + Sync + 'static)) -> String {
     match kind {
         Some(UnexpectedEof) => "the server closed the connection".into(),
         Some(BrokenPipe | ConnectionAborted | ConnectionReset) => "the connection was lost".into(),
-        Some(ConnectionRefused) => "no server listens at the address".into(),
+        Some(ConnectionRefused) => "no server listens at the address (connection refused)".into(),
         _ => cause.to_string(),
     }
 }
@@ -237,7 +239,10 @@ mod tests {
         assert_eq!(says(io::ErrorKind::UnexpectedEof), closed);
         assert_eq!(says(io::ErrorKind::ConnectionReset), "no reply: the connection was lost");
         let refused = Failure::unreachable(io::Error::from(io::ErrorKind::ConnectionRefused));
-        assert_eq!(refused.to_string(), "unreachable: no server listens at the address");
+        assert_eq!(
+            refused.to_string(),
+            "unreachable: no server listens at the address (connection refused)"
+        );
     }
 
     #[tokio::test(start_paused = true)]

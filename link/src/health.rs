@@ -12,7 +12,7 @@ use crate::{failure::Failure, hazard::Hazard};
 /// # use leasehold_link::NodeHealth;
 /// fn log(nodes: &[NodeHealth]) {
 ///     for node in nodes.iter().filter(|node| !node.is_reachable()) {
-///         eprintln!("{}: {:?} for {:?}", node.server, node.obstacle, node.silent_for);
+///         eprintln!("{}: {:?} for {:?}", node.server, node.unavailable_reason, node.silent_for);
 ///     }
 /// }
 /// ```
@@ -28,7 +28,7 @@ pub struct NodeHealth {
     pub silent_for: Option<Duration>,
     /// Why the server grants no locks: no connection and its cause, no reply, a rejection, or a
     /// replica.
-    pub obstacle: Option<String>,
+    pub unavailable_reason: Option<String>,
 }
 
 impl NodeHealth {
@@ -129,7 +129,7 @@ impl About {
 
     /// Returns why the server grants no locks, or `None` if it grants them.
     #[must_use]
-    pub fn obstacle(&self) -> Option<String> {
+    pub fn unavailable_reason(&self) -> Option<String> {
         if self.failure.is_some() {
             return self.failure.clone();
         }

@@ -26,10 +26,10 @@ pub(crate) enum Share {
     /// hold. Each other token is for a local waiter to which the lock may be handed off.
     Whole { tokens: u32 },
     /// The read side of a read-write lock.
-    Beside,
+    Read,
     /// The read side, but a writer that began to wait earlier goes first. `waited` is how long the
     /// reader has waited, in milliseconds.
-    Behind { waited: u32 },
+    ReadAfterWriters { waited: u32 },
     /// This number of permits.
     Units(u32),
     /// No part of the object: the caller only waits, such as at a latch.
@@ -83,10 +83,10 @@ impl Share {
                 let most = in_line().saturating_add(1).min(MOST_TOKENS);
                 Self::Whole { tokens: u32::try_from(most).unwrap_or(1) }
             }
-            Self::Behind { .. } => {
-                Self::Behind { waited: u32::try_from(waited.as_millis()).unwrap_or(u32::MAX) }
-            }
-            Self::Beside | Self::Units(_) | Self::Nothing | Self::Element(_) => self,
+            Self::ReadAfterWriters { .. } => Self::ReadAfterWriters {
+                waited: u32::try_from(waited.as_millis()).unwrap_or(u32::MAX),
+            },
+            Self::Read | Self::Units(_) | Self::Nothing | Self::Element(_) => self,
         }
     }
 
@@ -94,8 +94,8 @@ impl Share {
     pub(crate) fn tokens(self) -> u32 {
         match self {
             Self::Whole { tokens } => tokens,
-            Self::Beside
-            | Self::Behind { .. }
+            Self::Read
+            | Self::ReadAfterWriters { .. }
             | Self::Units(_)
             | Self::Nothing
             | Self::Element(_) => 0,
@@ -141,8 +141,8 @@ impl Share {
         match self {
             Self::Units(units) => units,
             Self::Whole { .. }
-            | Self::Beside
-            | Self::Behind { .. }
+            | Self::Read
+            | Self::ReadAfterWriters { .. }
             | Self::Nothing
             | Self::Element(_) => 0,
         }

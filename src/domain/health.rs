@@ -28,7 +28,7 @@ pub struct Health {
     pub round_trip: Option<Duration>,
     /// Why this client can acquire no lock, as a text for a log. Causes are a missing connection, a
     /// missing reply, a rejection, a server that is a replica, and a shutdown of the client.
-    pub obstacle: Option<String>,
+    pub unavailable_reason: Option<String>,
     /// The role of the server, if the server reports it.
     pub role: Option<Role>,
     /// The version of the server, if the server reports it.
@@ -40,7 +40,7 @@ pub struct Health {
     pub nodes: Vec<NodeHealth>,
     /// The hazards that the client has found at the connections or by this health check. The client
     /// logs a warning when a hazard appears. If a hazard prevents every lock, it is also the
-    /// `obstacle`.
+    /// `unavailable_reason`.
     pub findings: Vec<Finding>,
     /// How many holds are in doubt, because their last renewal failed. The client retries until
     /// their leases end.
@@ -48,7 +48,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// Returns whether the client can acquire locks: the field `obstacle` is `None`.
+    /// Returns whether the client can acquire locks: the field `unavailable_reason` is `None`.
     ///
     /// The health check acquires no lock, so a client is ready even if the ACL denies it some keys.
     /// A client of a cluster is ready even if a node is unreachable. [`nodes`](Self::nodes) lists
@@ -63,12 +63,12 @@ impl Health {
     /// store.fail("LOADING Redis is loading the dataset in memory");
     /// let health = client.health().await;
     /// assert!(!health.is_ready());
-    /// assert!(health.obstacle.unwrap().contains("LOADING"));
+    /// assert!(health.unavailable_reason.unwrap().contains("LOADING"));
     /// # }
     /// ```
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.obstacle.is_none()
+        self.unavailable_reason.is_none()
     }
 
     /// Makes a health from the reports of the servers. The caller sets the fields that only the
@@ -78,7 +78,7 @@ impl Health {
             commands_up: false,
             messages_up: false,
             round_trip: None,
-            obstacle: None,
+            unavailable_reason: None,
             role: about.role,
             server_version: about.version,
             eviction_policy: about.eviction_policy,

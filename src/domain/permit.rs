@@ -73,8 +73,8 @@ pub(crate) fn permits_of(owner: &Owner, share: Share) -> impl Iterator<Item = Pe
     let count = match share {
         Share::Units(count) => u16::try_from(count).unwrap_or(u16::MAX),
         Share::Whole { .. }
-        | Share::Beside
-        | Share::Behind { .. }
+        | Share::Read
+        | Share::ReadAfterWriters { .. }
         | Share::Nothing
         | Share::Element(_) => 0,
     };

@@ -24,7 +24,7 @@ use super::{
     counters::Counters,
     grant::{Grant, LeaseProfile, LocalBudget, ReplicationStatus, Terms},
     timing::{
-        HOLD_BACK_ONE_IN, LONG_HOLD, LONGEST_HOLD_BACK, SHARING_PAST, SHARING_RESTS,
+        HOLD_BACK_ONE_IN, LONG_HOLD, LONGEST_HOLD_BACK, SHARING_PAST, SHARING_PAUSE,
         SHORTEST_HOLD_BACK,
     },
 };
@@ -33,7 +33,7 @@ use crate::{
         Claim, Ended, Ending, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal,
         Share, WaiterRecord,
     },
-    store::LATEST,
+    store::LATEST_EXECUTION,
 };
 
 /// One owner's grant of one name, as its guards see it.
@@ -397,7 +397,7 @@ impl Hold {
     /// Returns until when to retry a release that is requested at `now`.
     pub(super) fn pending_until(&self, now: Instant) -> Instant {
         let (read_under_write, ends) = (self.is_read_under_write(), self.store_ends());
-        if read_under_write { ends.max(now + LATEST) } else { ends }
+        if read_under_write { ends.max(now + LATEST_EXECUTION) } else { ends }
     }
 
     /// Whether a waiter that comes at `now` may share the hold without a request.
@@ -426,7 +426,7 @@ impl Hold {
         let left =
             timeout(SHARING_PAST, self.notified_of(|state| state.is_released_in_store)).await;
         if left.is_ok() && self.state.lock().more > 0 {
-            sleep(SHARING_RESTS).await;
+            sleep(SHARING_PAUSE).await;
         }
     }
 

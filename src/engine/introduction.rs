@@ -22,7 +22,7 @@ const LASTS: Duration = Duration::from_secs(1);
 
 /// How long Redis keeps the client info. While a hold lasts, the client info is published again
 /// after a third of this time.
-const RESTS: Duration = Duration::from_secs(30);
+const CLIENT_INFO_KEPT_FOR: Duration = Duration::from_secs(30);
 
 /// Publishes the client info of `client` until the engine is dropped, or the server denies the
 /// permission.
@@ -55,8 +55,8 @@ pub(super) async fn introduce(
             since: today.checked_sub(hold.held_for(now)).unwrap_or(today),
             reason: hold.reason.as_deref(),
         }));
-        match client_info::write(&core.store, &client, &text, RESTS).await {
-            Ok(()) => due_at = now + RESTS / 3,
+        match client_info::write(&core.store, &client, &text, CLIENT_INFO_KEPT_FOR).await {
+            Ok(()) => due_at = now + CLIENT_INFO_KEPT_FOR / 3,
             Err(Failure::Refused { code, message, .. }) if code == "NOPERM" => {
                 tracing::warn!(target: "leasehold", %message,
                     "client info not published: the Redis user lacks a permission");
@@ -104,7 +104,7 @@ mod tests {
         assert!(info.held_since("door").is_some() && info.held_since("gate").is_none());
 
         guard.release().await.unwrap().into_result().unwrap();
-        sleep(RESTS).await;
+        sleep(CLIENT_INFO_KEPT_FOR).await;
         assert_eq!(memory.keys(), [""; 0]);
         sleep(LONG).await;
         assert_eq!(memory.keys(), [""; 0]);
@@ -137,9 +137,9 @@ mod tests {
         let memory = MemoryStore::new();
         let client = named(&memory);
         let _guard = client.lock("door").unwrap().ttl(2 * LONG).acquire().await.unwrap();
-        sleep(RESTS).await;
+        sleep(CLIENT_INFO_KEPT_FOR).await;
         memory.fail("LOADING Redis is loading the dataset in memory");
-        sleep(2 * RESTS).await;
+        sleep(2 * CLIENT_INFO_KEPT_FOR).await;
         memory.heal();
         sleep(2 * LASTS).await;
         assert!(published(&memory, &client).await.is_some());

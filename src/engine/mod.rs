@@ -228,9 +228,9 @@ impl Engine {
             Ok(about) => about.nodes.iter().filter_map(|node| node.round_trip).max(),
             Err(_) => None,
         };
-        let obstacle = match &looked {
+        let unavailable_reason = match &looked {
             _ if self.core.open.is_closed() => Some(LostReason::ShutDown.to_string()),
-            Ok(about) => about.obstacle(),
+            Ok(about) => about.unavailable_reason(),
             Err(failure) => Some(failure.to_string()),
         };
         let (commands_up, messages_up) = self.core.store.are_up();
@@ -239,7 +239,7 @@ impl Engine {
             commands_up,
             messages_up,
             round_trip,
-            obstacle,
+            unavailable_reason,
             findings: self.core.store.findings(),
             holds_in_doubt,
             ..Health::of(looked.unwrap_or_default())

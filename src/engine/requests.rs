@@ -16,7 +16,7 @@ use crate::{
         ReleaseMode, ReleaseReply, Renewal, WaiterRecord,
     },
     error::{EARLIER_MAY_HAVE_HAPPENED, Error, MAY_HAVE_HAPPENED},
-    store::{RECEIPT_RESTS, RedisStore, audit, client_info},
+    store::{RECEIPT_KEPT_FOR, RedisStore, audit, client_info},
 };
 
 impl Engine {
@@ -43,7 +43,7 @@ impl Engine {
     where
         A: Future<Output = Result<T, Failure>>,
     {
-        self.ask_for(self.limits.request.min(RECEIPT_RESTS / 2), name, ask).await
+        self.ask_for(self.limits.request.min(RECEIPT_KEPT_FOR / 2), name, ask).await
     }
 
     /// Returns a key by which the store recognizes a repeated change.
@@ -204,17 +204,17 @@ impl Engine {
     /// reason, if the store knows it.
     pub(crate) fn error(&self, name: &Name, failure: Failure) -> Error {
         let is_silence = matches!(failure, Failure::Unanswered(_));
-        let obstacle = is_silence.then(|| self.core.store.unavailability(name)).flatten();
+        let unavailability = is_silence.then(|| self.core.store.unavailability(name)).flatten();
         let mut error = Error::about(name, failure);
-        if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
-            && !reason.contains(&obstacle.obstacle())
+        if let (Error::Unavailable { reason, .. }, Some(failure)) = (&mut error, unavailability)
+            && !reason.contains(&failure.cause())
         {
             // The reason explains more than the missing reply.
-            let end = match obstacle {
+            let end = match failure {
                 Failure::Unreachable(_) => EARLIER_MAY_HAVE_HAPPENED,
                 _ => MAY_HAVE_HAPPENED,
             };
-            *reason = obstacle.obstacle() + end;
+            *reason = failure.cause() + end;
         }
         error
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::domain::CENTURY;
 use crate::store::{
-    HEALTH_CHECK, KNOWN_FOR, LONGEST_WAITER_RESTS, QUEUE_RESTS, RESERVATION, WARNED_AFTER,
+    HEALTH_CHECK, KNOWN_FOR, PERMITS_KEPT_FOR, QUEUE_KEPT_FOR, RESERVATION, WARNED_AFTER,
 };
 
 // Health.
@@ -50,9 +50,9 @@ pub(super) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 pub(super) const LONG_WAIT_AFTER: Duration = Duration::from_secs(1);
 
 /// While a multi-lock keeps some members and another member is busy, it checks the holder of the
-/// busy member every `HOLDER_LOOK_RESTS`, at most `HOLDER_LOOKS` times. If the holder has not
+/// busy member every `HOLDER_LOOK_INTERVAL`, at most `HOLDER_LOOKS` times. If the holder has not
 /// changed by then, the multi-lock releases the members that it keeps.
-pub(crate) const HOLDER_LOOK_RESTS: Duration = Duration::from_millis(250);
+pub(crate) const HOLDER_LOOK_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) const HOLDER_LOOKS: u32 = 32;
 
 /// How long a multi-lock first awaits a reply while it holds members that other clients may want.
@@ -85,17 +85,17 @@ pub(super) const SHORTEST_HOLD_BACK: Duration = Duration::from_millis(1);
 pub(super) const LONGEST_HOLD_BACK: Duration = Duration::from_millis(8);
 
 /// When a hold may no longer be shared, a new task waits until the tasks that share it have left,
-/// for at most `SHARING_PAST`. Then it waits for `SHARING_RESTS`, in which an excluded waiter may
+/// for at most `SHARING_PAST`. Then it waits for `SHARING_PAUSE`, in which an excluded waiter may
 /// acquire. Without this pause between holds, Redisson's writers would never acquire.
 pub(super) const SHARING_PAST: Duration = Duration::from_millis(10);
-pub(super) const SHARING_RESTS: Duration = Duration::from_millis(2);
+pub(super) const SHARING_PAUSE: Duration = Duration::from_millis(2);
 
 /// If a hold has lasted for this time, and a task of the same client waits for the lock, the next
 /// renewal logs a warning.
 pub(super) const OWN_HOLD_LOGGED: Duration = Duration::from_secs(5);
 
 /// A task that does not take a hand-off grant within this time loses it to the next task.
-pub(super) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
+pub(super) const HANDOFF_LIMIT: Duration = Duration::from_millis(10);
 
 /// How long the owner of the request slot may do nothing although its request is due. The time
 /// counts from the first check that finds the owner idle. When the time is over, the next task in
@@ -142,7 +142,7 @@ pub(super) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
 
 /// The pause before a rejected release of permits without a lease is sent again.
-pub(super) const REFUSED_RESTS: Duration = Duration::from_secs(60);
+pub(super) const REJECTED_RELEASE_PAUSE: Duration = Duration::from_secs(60);
 
 /// How long completed releases are remembered while later releases complete. During this time, a
 /// primary that is being replaced may confirm a release that the new primary never receives. A
@@ -170,16 +170,16 @@ const fn most(time: Duration) -> u128 {
 
 // A queue entry outlives several requests of its waiter. A subscription outlives the time for which
 // a name counts as contended.
-const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
-const _: () = assert!(QUEUE_RESTS.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
+const _: () = assert!(QUEUE_KEPT_FOR.as_millis() >= 4 * most(LONGEST_WAIT));
+const _: () = assert!(QUEUE_KEPT_FOR.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
 const _: () = assert!(IDLE_LIFETIME.as_millis() >= CONTENDED.as_millis());
 // A subscribed waiter with an expiring entry repeats its request before the store forgets this
 // waiter, unless replies are late. A waiter with an entry per task does so even then.
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
 // The subscribed waiter that has waited longest repeats its request before the store forgets this
 // waiter, unless replies are late.
-const _: () = assert!(LONGEST_WAITER_RESTS.as_millis() > most(LONGEST_WAIT));
+const _: () = assert!(PERMITS_KEPT_FOR.as_millis() > most(LONGEST_WAIT));
 // If a waiter is too new to be warned of a reservation, its first request is still to come.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
 // A hand-off grant waits for its task for at most a tenth of the time of a reservation.
-const _: () = assert!(HANDOFF_RESTS.as_millis() * 10 <= RESERVATION.as_millis());
+const _: () = assert!(HANDOFF_LIMIT.as_millis() * 10 <= RESERVATION.as_millis());

@@ -14,7 +14,7 @@ use crate::{
     },
     error::{Error, Result},
     store::{
-        RECEIPT_RESTS, RedisStore,
+        RECEIPT_KEPT_FOR, RedisStore,
         barrier::{self, Arrival, Members},
     },
 };
@@ -202,7 +202,7 @@ impl Barrier {
         let mut follower = self.engine.follow(&self.object)?;
         let member = self.engine.join(&self.object);
         let ask = |store| self.ask(store, &member, present, lease);
-        let arrived = self.engine.follow_up(&mut follower, RECEIPT_RESTS / 2, ask).await??;
+        let arrived = self.engine.follow_up(&mut follower, RECEIPT_KEPT_FOR / 2, ask).await??;
         Ok((member, arrived))
     }
 
@@ -216,7 +216,7 @@ impl Barrier {
         let name = || self.name().clone();
         let Some(asked_at) = member.asks() else {
             let reason =
-                format!("no reply for {RECEIPT_RESTS:?}; the barrier may have opened meanwhile");
+                format!("no reply for {RECEIPT_KEPT_FOR:?}; the barrier may have opened meanwhile");
             return Ok(Paced::Now(Err(Error::silent(name(), reason))));
         };
         let arrival = barrier::arrive(store, &member.claim, self.parties, lease).await?;

@@ -13,7 +13,7 @@ use crate::{
     engine::{Engine, acquire::pacing::Paced, timing::LONGEST_WAIT},
     error::{Error, Result},
     store::{
-        RECEIPT_RESTS, RedisStore,
+        RECEIPT_KEPT_FOR, RedisStore,
         barrier::{self, Members},
     },
 };
@@ -215,7 +215,7 @@ impl DoubleBarrierGuard {
         let mut follower = barrier.engine.follow(&barrier.object)?;
         let released = guard.release().await?;
         let ask = |store| others(store, barrier.name(), arrived.generation, present);
-        barrier.engine.follow_up(&mut follower, RECEIPT_RESTS / 2, ask).await?;
+        barrier.engine.follow_up(&mut follower, RECEIPT_KEPT_FOR / 2, ask).await?;
         Ok(released)
     }
 

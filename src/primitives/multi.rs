@@ -42,7 +42,7 @@ use crate::{
     domain::{Holder, LostReason, Name, spread},
     engine::{
         acquire::Deadline,
-        timing::{HOLDER_LOOK_RESTS, HOLDER_LOOKS, MEMBER_SILENCE},
+        timing::{HOLDER_LOOK_INTERVAL, HOLDER_LOOKS, MEMBER_SILENCE},
     },
     error::{Error, Result},
 };
@@ -252,7 +252,7 @@ async fn until_holder_is_stable(member: &Lock, silence: Duration) {
         if before.replace(owner.clone()) == Some(owner) {
             return;
         }
-        sleep(spread(HOLDER_LOOK_RESTS)).await;
+        sleep(spread(HOLDER_LOOK_INTERVAL)).await;
     }
 }
 

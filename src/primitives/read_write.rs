@@ -87,8 +87,8 @@ impl ReadWriteLock {
     #[must_use]
     pub fn read(&self) -> Lock {
         let share = match self.prefers_writers {
-            true => Share::Behind { waited: 0 },
-            false => Share::Beside,
+            true => Share::ReadAfterWriters { waited: 0 },
+            false => Share::Read,
         };
         self.side(Kind::Read).with(|settings| settings.share = share)
     }

@@ -63,7 +63,8 @@ impl QuorumClient {
     /// # Errors
     ///
     /// [`Error::Connect`] or [`Error::Url`] if the URL, the password or the certificate of a server
-    /// is wrong, if a URL occurs twice, or if no majority can be reached. [`Error::NoRuntime`] outside of a tokio runtime.
+    /// is wrong, if a URL occurs twice, or if no majority can be reached. In the last case, the error
+    /// names each unreachable server and its reason. [`Error::NoRuntime`] outside of a tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -87,16 +88,18 @@ impl QuorumClient {
         let numbered = urls.iter().enumerate();
         let connecting = numbered.map(async |(number, url)| (number, Client::connect(url).await));
         let mut connecting: FuturesUnordered<_> = connecting.collect();
-        let (mut connected, mut failed) = (0, none());
+        let (mut connected, mut failed) = (0, vec![]);
         while connected < majority(clients.len()) {
-            let Some((number, client)) = connecting.next().await else { return Err(failed) };
+            let Some((number, client)) = connecting.next().await else {
+                return Err(too_few_connected(failed, clients.len()));
+            };
             match client {
                 Ok(client) => {
                     clients[number] = client;
                     connected += 1;
                 }
                 Err(error) if !error.is_transient() => return Err(error),
-                Err(error) => failed = error,
+                Err(error) => failed.push((number, error)),
             }
         }
         Ok(Self { clients })
@@ -140,6 +143,29 @@ impl QuorumClient {
     pub fn lock(&self, name: impl AsRef<str>) -> Result<QuorumLock> {
         let members = self.clients.iter().map(|client| client.lock(name.as_ref()));
         Ok(QuorumLock { members: members.collect::<Result<_>>()? })
+    }
+}
+
+/// Returns the error for a quorum of `all` servers if too many of them `failed`, each with its
+/// number. The error names each of these servers. For a quorum of one server, it is the error of
+/// this server.
+fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
+    if all <= 1 {
+        return failed.pop().map_or_else(none, |(_, error)| error);
+    }
+    failed.sort_by_key(|(number, _)| *number);
+    let (mut reasons, mut first) = (String::new(), None);
+    for (_, error) in &failed {
+        if let Error::Connect { server, reason, source, .. } = error {
+            reasons += &format!("{server}: {reason}; ");
+            first = first.or_else(|| source.clone());
+        }
+    }
+    Error::Connect {
+        server: format!("{} of {all} servers of the quorum", failed.len()),
+        reason: reasons + &format!("at least {} servers must be reachable", majority(all)),
+        permanent: false,
+        source: first,
     }
 }
 

@@ -195,17 +195,24 @@ fn failure_of(mut votes: Vec<Vote>, members: &[Lock]) -> VoteFailure {
     votes.sort_by_key(|(number, _)| *number);
     let (servers, need) = (members.len(), majority(members.len()));
     let (mut failure, mut young, mut errors) = (VoteFailure::default(), 0, vec![]);
-    let mut silent = String::new();
+    let mut reasons = String::new();
     for (number, vote) in votes {
         match vote {
             Ok(Reply { grant: None, .. }) => failure.busy_at = failure.busy_at.or(Some(number)),
             // A grant that does not count excludes other callers until it is released.
             Ok(reply) => {
                 failure.divided = true;
+                if reply.is_young() {
+                    reasons += &format!(
+                        "; server {}: the server is new or lost its data less than one lease ago, \
+                         so its vote does not count; retry after one lease",
+                        number + 1
+                    );
+                }
                 young += usize::from(reply.is_young());
             }
             Err(error) => {
-                silent += &format!("; server {}: {error}", number + 1);
+                reasons += &format!("; server {}: {error}", number + 1);
                 errors.push(error);
             }
         }
@@ -215,16 +222,13 @@ fn failure_of(mut votes: Vec<Vote>, members: &[Lock]) -> VoteFailure {
     if servers - permanent < need {
         failure.error = errors.into_iter().find(|error| !error.is_transient());
     } else if voted < need {
-        let mut reason = format!(
-            "at most {voted} of {servers} servers can vote, but {need} must grant the lock"
-        );
-        if young > 0 {
-            reason += &format!(
-                "; {young} servers are new or lost their data less than one lease ago, so their \
-                 votes do not count"
-            );
-        }
-        failure.error = Some(Error::silent(members[0].name().clone(), reason + &silent));
+        failure.error = Some(Error::silent(
+            members[0].name().clone(),
+            format!(
+                "at most {voted} of {servers} servers can vote, but {need} must grant the lock\
+                 {reasons}"
+            ),
+        ));
     }
     failure
 }

@@ -34,7 +34,7 @@ pub(crate) const WARNED_AFTER: Duration = Duration::from_millis(200);
 pub(crate) const LATER: Duration = Duration::from_secs(1);
 
 /// How long Redis keeps an unused queue, and the record of the last yield window.
-pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);
+pub(crate) const QUEUE_KEPT_FOR: Duration = Duration::from_secs(15);
 
 /// How long a waiter of [`WaiterRecord::ExpiringEntry`](crate::domain::WaiterRecord::ExpiringEntry)
 /// or [`WaiterRecord::EntryPerTask`](crate::domain::WaiterRecord::EntryPerTask) counts as waiting
@@ -43,10 +43,10 @@ pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(5);
 
 /// How long a server may still execute a request after the client has given up this request. Until
 /// then, the request may be in the buffer of a server that hangs, or of a partitioned network.
-pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
+pub(crate) const LATEST_EXECUTION: Duration = Duration::from_secs(15 * 60);
 
 /// How long the store keeps permits for the longest waiter after the last request of this waiter.
-pub(crate) const LONGEST_WAITER_RESTS: Duration = Duration::from_secs(5);
+pub(crate) const PERMITS_KEPT_FOR: Duration = Duration::from_secs(5);
 
 /// How long readers wait for an earlier writer. For the next period of this length, readers may
 /// acquire. The two periods alternate. Without this limit, a reader and a writer that wait for each
@@ -60,15 +60,15 @@ pub(crate) const COURTESY_TURN: Duration = Duration::from_secs(10);
 pub(crate) const LONGEST_WAITER_TURN: Duration = Duration::from_secs(30);
 
 /// How long the store keeps an idempotency key, by which it recognizes a repeated change.
-pub(crate) const RECEIPT_RESTS: Duration = Duration::from_secs(60);
+pub(crate) const RECEIPT_KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// How long a member of a barrier counts after its last request. This time is longer than a member
 /// waits for a message before it sends its next request. It is also longer than most failovers
 /// take.
-pub(crate) const MEMBER_RESTS: Duration = Duration::from_secs(10);
+pub(crate) const MEMBER_KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// How long the store keeps the number of openings of a barrier after the last opening.
-pub(crate) const GENERATION_RESTS: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const GENERATION_KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The largest number of bytes of a key or a value of a map, and of an element of a set or a queue.
 pub(crate) const MAX_VALUE_BYTES: usize = 100_000;

@@ -28,7 +28,7 @@ pub(super) async fn check(
     let Some(user) = doctor.user.clone().or(own) else {
         return Ok(vec![unchecked("the user is unknown")]);
     };
-    if let Some(reason) = obstacle(client, &user).await? {
+    if let Some(reason) = why_unchecked(client, &user).await? {
         return Ok(vec![unchecked(&reason)]);
     }
     let mut missing = BTreeMap::<String, BTreeSet<String>>::new();
@@ -59,7 +59,7 @@ fn lacking(user: &str, server: &str, rules: &BTreeSet<String>) -> Finding {
 }
 
 /// Returns why permissions cannot be checked, or `None` if they can.
-async fn obstacle(client: &Client, user: &str) -> Result<Option<String>, Exit> {
+async fn why_unchecked(client: &Client, user: &str) -> Result<Option<String>, Exit> {
     let replies = client.dry_run(user, &["ping"]).await?;
     Ok(replies.into_values().find(|reply| reply != "OK" && !is_denial(reply)))
 }

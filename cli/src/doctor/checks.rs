@@ -128,13 +128,13 @@ pub(super) fn of_health(health: &Health, reports: &[ServerReport]) -> Vec<Findin
         Finding::new(severity, "hazard", &finding.server, finding.hazard.to_string())
             .remedy(finding.hazard.remedy())
     });
-    let obstacle = health.obstacle.iter();
-    let obstacle = obstacle.map(|it| Finding::new(Error, "health", "no lock can be acquired", it));
+    let reason = health.unavailable_reason.iter();
+    let reason = reason.map(|it| Finding::new(Error, "health", "no lock can be acquired", it));
     let silent = (!health.messages_up).then(|| {
         Finding::new(Error, "health", "messages", "pub/sub is not connected; waiters poll")
             .remedy("check the permission for SUBSCRIBE, and any proxy")
     });
-    obstacle.chain(silent).chain(hazards).collect()
+    reason.chain(silent).chain(hazards).collect()
 }
 
 fn severity(hazard: &Hazard, has_limit: bool) -> super::Severity {

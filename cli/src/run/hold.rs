@@ -19,8 +19,6 @@ use crate::{
 /// data.
 const SET_AGAIN: Duration = Duration::from_secs(5);
 
-const RETRY: &str = "retry later, or wait longer with -w";
-
 #[derive(Debug)]
 pub(crate) enum Hold {
     Lock(LockGuard),
@@ -173,10 +171,8 @@ pub(crate) async fn busy(client: &Client, run: &Run) -> Result<u8, Exit> {
         _ if run.busy_ok => Ok(0),
         Some(number) => {
             let name = &run.name;
-            say(&format!(
-                "acquire `{name}`: all {number} permits are held; retry later, or wait longer with \
-                 -w"
-            ));
+            let remedy = run.waiting.remedy();
+            say(&format!("acquire `{name}`: all {number} permits are held; {remedy}"));
             Ok(run.waiting.conflict_exit_code)
         }
         None => is_held(client, &lock_of(client, run)?, &run.waiting).await,
@@ -191,8 +187,10 @@ pub(crate) async fn is_held(client: &Client, lock: &Lock, waiting: &Waiting) -> 
         holder => holder,
     };
     let (cause, remedy) = match holder {
-        None => ("another client held it".into(), RETRY),
-        Some(holder) if is_of_a_lock(holder.owner()) => (format!("held by {holder}"), RETRY),
+        None => ("another client held it".into(), waiting.remedy()),
+        Some(holder) if is_of_a_lock(holder.owner()) => {
+            (format!("held by {holder}"), waiting.remedy())
+        }
         Some(holder) => (
             format!("held by {holder}, but this is not the owner of a lock"),
             "choose another name if the key belongs to another program",

@@ -182,7 +182,7 @@ impl Sampler {
     async fn check(&mut self) {
         let health = self.client.health().await;
         self.hazards = health.findings.iter().map(ToString::to_string).collect();
-        self.hazards.extend(health.obstacle);
+        self.hazards.extend(health.unavailable_reason);
         let nodes: Vec<_> = health.nodes.iter().map(|node| node.server.as_str()).collect();
         self.server = nodes.join(", ");
         if let Some(version) = health.server_version {

@@ -246,7 +246,7 @@ impl Supervisor {
             biased;
             ending = driver => ending,
             Some(ending) = reasons.next() => {
-                wire.end(&ending);
+                wire.set_ending(&ending);
                 ending
             }
             never = self.watcher.serve(&wire) => match never {},

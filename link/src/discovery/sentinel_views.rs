@@ -45,7 +45,7 @@ struct SentinelView {
 #[derive(Debug, Default)]
 pub(super) struct SentinelViews {
     all: BTreeMap<String, SentinelView>,
-    believed: Option<ReportedPrimary>,
+    followed: Option<ReportedPrimary>,
 }
 
 impl SentinelViews {
@@ -127,8 +127,8 @@ impl SentinelViews {
         self.all.values().find(|view| view.report.is_some())?;
         let listed = listed.saturating_sub(self.doubles());
         let sentinels = self.quorum(now).map_or(listed, |quorum| quorum.known.max(listed));
-        self.believed = decide(self.believed.as_ref(), &self.fresh(now), sentinels).cloned();
-        self.believed.as_ref().map(|report| report.master.clone())
+        self.followed = decide(self.followed.as_ref(), &self.fresh(now), sentinels).cloned();
+        self.followed.as_ref().map(|report| report.master.clone())
     }
 
     /// Returns how many addresses lead to a sentinel that is known by another address.

@@ -370,7 +370,7 @@ impl Sentinels {
         let facts: Facts = greeted.await.ok_or_else(gone)??;
         if !about::is_sentinel(&facts) {
             return Err(ConnectFailure::lasting(format!(
-                "this server is not a Sentinel: {NAME_SENTINELS}"
+                "this server is not a Sentinel; {NAME_SENTINELS}"
             )));
         }
         let called = wire.call(cmd("CLIENT").arg("SETNAME").arg(&self.client_name)).await;
@@ -408,10 +408,10 @@ impl Sentinels {
             sentinel_quorum(master, sentinels),
             text(id).map(str::to_owned),
         );
-        let believed = views.master(self.watched.sentinels.len(), now);
+        let followed = views.master(self.watched.sentinels.len(), now);
         // `known` is still locked, so that this decision never overwrites a later one, from the
         // reply of another sentinel.
-        self.master.set(believed);
+        self.master.set(followed);
         let is_resolved = recorded.is_ok() && std::mem::take(&mut known.hazard_logged);
         drop(known);
         self.answered.notify_waiters();

@@ -65,7 +65,7 @@ struct Outbox {
     /// How many requests are a full batch.
     batch: usize,
     /// The callers that wait for the next replies, in order.
-    asked: VecDeque<Asked>,
+    pending: VecDeque<PendingRequest>,
     progress: Progress,
     /// Whether a watch runs.
     watched: bool,
@@ -74,7 +74,7 @@ struct Outbox {
 
 /// The caller of a request, and the reply that it expects.
 #[derive(Debug)]
-enum Asked {
+enum PendingRequest {
     One(oneshot::Sender<Value>),
     Many {
         missing: usize,
@@ -99,7 +99,7 @@ enum Asked {
 
 /// A caller, and the reply for it.
 #[derive(Debug)]
-enum Answered {
+enum CompletedRequest {
     One(oneshot::Sender<Value>, Value),
     Many(oneshot::Sender<Vec<Value>>, Vec<Value>),
 }
@@ -108,7 +108,7 @@ impl Wire {
     /// Sends `command` and waits for the reply, which may be a rejection.
     pub(crate) async fn call(&self, command: &Cmd) -> Result<Value, Failure> {
         let (sender, reply) = oneshot::channel();
-        self.ask([command], Asked::One(sender))?;
+        self.ask([command], PendingRequest::One(sender))?;
         reply.await.map_err(|_| self.failure())
     }
 
@@ -116,7 +116,7 @@ impl Wire {
     pub(crate) async fn call_all(&self, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
         let (sender, replies) = oneshot::channel();
         let come = Vec::with_capacity(commands.len());
-        self.ask(commands, Asked::Many { missing: commands.len(), come, sender })?;
+        self.ask(commands, PendingRequest::Many { missing: commands.len(), come, sender })?;
         replies.await.map_err(|_| self.failure())
     }
 
@@ -128,7 +128,10 @@ impl Wire {
             Arg::Simple(channel) => Some(channel.to_vec()),
             _ => None,
         });
-        self.ask([command], Asked::Confirmed { kind, channels: channels.collect(), sender })?;
+        self.ask(
+            [command],
+            PendingRequest::Confirmed { kind, channels: channels.collect(), sender },
+        )?;
         reply.await.map_err(|_| self.failure())
     }
 
@@ -137,14 +140,14 @@ impl Wire {
     /// PING follows the command.
     pub(crate) async fn follow(&self, command: &Cmd) -> Result<Value, Failure> {
         let (sender, reply) = oneshot::channel();
-        self.ask([command, &cmd("PING")], Asked::Followed { refused: None, sender })?;
+        self.ask([command, &cmd("PING")], PendingRequest::Followed { refused: None, sender })?;
         reply.await.map_err(|_| self.failure())
     }
 
     fn ask<'a>(
         &self,
         commands: impl IntoIterator<Item = &'a Cmd>,
-        asked: Asked,
+        request: PendingRequest,
     ) -> Result<(), Failure> {
         let mut outbox = self.outbox.lock();
         if let Some(ending) = &outbox.ended {
@@ -153,7 +156,7 @@ impl Wire {
         for command in commands {
             command.write_packed_command(&mut outbox.bytes);
         }
-        outbox.asked.push_back(asked);
+        outbox.pending.push_back(request);
         outbox.unwritten += 1;
         let wakes_writer = outbox.unwritten == 1 || outbox.unwritten == outbox.batch;
         outbox.progress.asked += 1;
@@ -194,14 +197,14 @@ impl Wire {
 
     /// Notes why the connection ended, unless a cause is already noted. From now on, new requests
     /// fail.
-    pub(crate) fn end(&self, ending: &Ending) {
+    pub(crate) fn set_ending(&self, ending: &Ending) {
         self.outbox.lock().ended.get_or_insert_with(|| ending.clone());
     }
 
     /// Returns the progress of the replies, if some are missing.
     fn awaited(&self) -> Option<Progress> {
         let mut outbox = self.outbox.lock();
-        outbox.watched = !outbox.asked.is_empty();
+        outbox.watched = !outbox.pending.is_empty();
         outbox.watched.then_some(outbox.progress)
     }
 
@@ -223,7 +226,7 @@ impl Wire {
                 Err(_) => Ending::Dropped,
             },
         };
-        self.end(&ended);
+        self.set_ending(&ended);
         drop(closing);
         ended
     }
@@ -288,19 +291,19 @@ impl Wire {
 
     /// Passes the received replies to their callers.
     fn answer(&self, come: &mut Vec<Frame>, on_push: Option<&OnPush>) -> Result<(), Ending> {
-        let mut answered = Vec::with_capacity(come.len());
+        let mut completed = Vec::with_capacity(come.len());
         let mut pushes = Vec::new();
         let mut outbox = self.outbox.lock();
-        outbox.batch = outbox.asked.len() / BATCHES;
+        outbox.batch = outbox.pending.len() / BATCHES;
         let mut sort = |frame| {
             match frame {
                 Frame::PassedOver(bytes) => tracing::debug!(target: "leasehold", bytes,
                     "pub/sub message skipped: too long"),
                 Frame::Value(Value::Push { kind, data }) => {
-                    answered.extend(outbox.confirmed(&kind, &data)?);
+                    completed.extend(outbox.confirmed(&kind, &data)?);
                     pushes.push(PushInfo { kind, data });
                 }
-                Frame::Value(value) => answered.extend(outbox.replied(value)?),
+                Frame::Value(value) => completed.extend(outbox.replied(value)?),
             }
             Ok(())
         };
@@ -309,7 +312,7 @@ impl Wire {
         if let Some(on_push) = on_push {
             pushes.into_iter().for_each(|push| on_push(push));
         }
-        answered.into_iter().for_each(Answered::send);
+        completed.into_iter().for_each(CompletedRequest::send);
         sorted
     }
 }
@@ -324,41 +327,47 @@ fn take_all(frames: &mut Frames, into: &mut Vec<Frame>) -> Result<(), Ending> {
 impl Outbox {
     /// Handles a reply. Returns the request that the reply completes. Fails if no request waits for
     /// the reply. Replies before such a surplus reply may have gone to the wrong requests.
-    fn replied(&mut self, value: Value) -> Result<Option<Answered>, Ending> {
+    fn replied(&mut self, value: Value) -> Result<Option<CompletedRequest>, Ending> {
         self.progress.replies += 1;
-        if let Some(Asked::Many { missing, come, .. }) = self.asked.front_mut()
+        if let Some(PendingRequest::Many { missing, come, .. }) = self.pending.front_mut()
             && *missing > 1
         {
             *missing -= 1;
             come.push(value);
             return Ok(None);
         }
-        if let Some(Asked::Followed { refused, .. }) = self.asked.front_mut()
+        if let Some(PendingRequest::Followed { refused, .. }) = self.pending.front_mut()
             && refused.is_none()
             && refuses_what_came_first(&value)
         {
             *refused = Some(value);
             return Ok(None);
         }
-        let asked = self.asked.pop_front().ok_or(Ending::Surplus)?;
+        let request = self.pending.pop_front().ok_or(Ending::Surplus)?;
         self.progress.answered += 1;
-        Ok(Some(match asked {
-            Asked::One(sender) | Asked::Confirmed { sender, .. } => Answered::One(sender, value),
-            Asked::Many { mut come, sender, .. } => {
-                come.push(value);
-                Answered::Many(sender, come)
+        Ok(Some(match request {
+            PendingRequest::One(sender) | PendingRequest::Confirmed { sender, .. } => {
+                CompletedRequest::One(sender, value)
             }
-            Asked::Followed { refused, sender } => {
-                Answered::One(sender, refused.unwrap_or(Value::Okay))
+            PendingRequest::Many { mut come, sender, .. } => {
+                come.push(value);
+                CompletedRequest::Many(sender, come)
+            }
+            PendingRequest::Followed { refused, sender } => {
+                CompletedRequest::One(sender, refused.unwrap_or(Value::Okay))
             }
         }))
     }
 
     /// Handles a push. Returns the request that the push confirms. A push that comes without a
     /// request confirms nothing.
-    fn confirmed(&mut self, come: &PushKind, data: &[Value]) -> Result<Option<Answered>, Ending> {
-        match self.asked.front_mut() {
-            Some(Asked::Confirmed { kind, channels, .. })
+    fn confirmed(
+        &mut self,
+        come: &PushKind,
+        data: &[Value],
+    ) -> Result<Option<CompletedRequest>, Ending> {
+        match self.pending.front_mut() {
+            Some(PendingRequest::Confirmed { kind, channels, .. })
                 if kind == come && is_of(data, channels.front()) =>
             {
                 channels.pop_front();
@@ -389,7 +398,7 @@ fn refuses_what_came_first(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if !of_ping(error))
 }
 
-impl Answered {
+impl CompletedRequest {
     /// Sends the reply to the caller, if the caller still waits.
     fn send(self) {
         match self {
@@ -404,11 +413,11 @@ struct Closing<'a>(&'a Wire);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
-        self.0.end(&Ending::Dropped);
+        self.0.set_ending(&Ending::Dropped);
         let mut outbox = self.0.outbox.lock();
-        let asked = std::mem::take(&mut outbox.asked);
+        let pending = std::mem::take(&mut outbox.pending);
         drop(outbox);
-        drop(asked);
+        drop(pending);
     }
 }
 

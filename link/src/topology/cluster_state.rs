@@ -203,7 +203,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
             server: address_shown(at),
             round_trip: None,
             silent_for: None,
-            obstacle: Some(why.clone()),
+            unavailable_reason: Some(why.clone()),
         };
         self.known.lock().snapshot.undialled().map(node).collect()
     }
@@ -228,8 +228,8 @@ impl<T: SubscriptionTable> ClusterState<T> {
     }
 
     /// Notes why no node returned the topology.
-    pub(super) fn note(&self, obstacle: String) {
-        self.known.lock().snapshot.note(obstacle);
+    pub(super) fn note(&self, reason: String) {
+        self.known.lock().snapshot.note(reason);
     }
 
     /// Adopts `map`, unless it is older than the current one. Returns whether the topology changed.

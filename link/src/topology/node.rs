@@ -157,7 +157,9 @@ impl<T: SubscriptionTable> Node<T> {
             server,
             round_trip: (!silent).then_some(took),
             silent_for: silent.then(|| self.commands.state.lost_for().unwrap_or(took)),
-            obstacle: looked.as_ref().map_or_else(|it| Some(it.to_string()), About::obstacle),
+            unavailable_reason: looked
+                .as_ref()
+                .map_or_else(|it| Some(it.to_string()), About::unavailable_reason),
         };
         (health, looked)
     }

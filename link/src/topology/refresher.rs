@@ -87,7 +87,7 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         while let Some(maps) = visits.next().await {
             match maps {
                 Ok((map, channels)) => {
-                    self.believe(vec![(map, channels)]);
+                    self.adopt_newest(vec![(map, channels)]);
                     errors.iter().for_each(log_seed_failure);
                     return Ok(log_failures(visits));
                 }
@@ -170,11 +170,11 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         if maps.is_empty() {
             maps = self.visit_some().await;
         }
-        self.believe(maps)
+        self.adopt_newest(maps)
     }
 
-    /// Adopts the newest reply. Returns whether the topology changed.
-    fn believe(&self, mut maps: Vec<(SlotMap, Option<Channels>)>) -> bool {
+    /// Adopts the newest map. Returns whether the topology changed.
+    fn adopt_newest(&self, mut maps: Vec<(SlotMap, Option<Channels>)>) -> bool {
         maps.sort_by_cached_key(|(map, _)| (map.epoch, map.covered()));
         let channels: Vec<_> = maps.iter().filter_map(|(_, channels)| *channels).collect();
         self.cluster_state.speaks(&channels);

@@ -46,7 +46,7 @@ pub(super) struct TopologySnapshot<T: SubscriptionTable> {
     /// The time of the last `MOVED`.
     moved_at: Option<Instant>,
     /// Why there is no map yet, if that is known.
-    obstacle: Option<String>,
+    unavailable_reason: Option<String>,
 }
 
 impl<T: SubscriptionTable> Default for TopologySnapshot<T> {
@@ -57,7 +57,7 @@ impl<T: SubscriptionTable> Default for TopologySnapshot<T> {
             slotless: BTreeMap::new(),
             confirmed_at: None,
             moved_at: None,
-            obstacle: None,
+            unavailable_reason: None,
         }
     }
 }
@@ -91,8 +91,8 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
     }
 
     /// Notes why no node returned a map.
-    pub(super) fn note(&mut self, obstacle: String) {
-        self.obstacle = Some(obstacle);
+    pub(super) fn note(&mut self, reason: String) {
+        self.unavailable_reason = Some(reason);
     }
 
     pub(super) fn map(&self) -> &SlotMap {
@@ -161,7 +161,9 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
                 "no node of the cluster serves slot {slot}, to which this name belongs"
             )),
             None => Failure::unreachable(
-                self.obstacle.clone().unwrap_or_else(|| "still connecting to the cluster".into()),
+                self.unavailable_reason
+                    .clone()
+                    .unwrap_or_else(|| "still connecting to the cluster".into()),
             ),
         }
     }
@@ -169,7 +171,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
     /// Returns why requests about `slot` reach no node. Returns `None` if requests may reach a
     /// node, or while the first search for the cluster runs.
     pub(super) fn unavailability(&self, slot: u16) -> Option<Failure> {
-        let is_sought = !self.has_map() && self.obstacle.is_none();
+        let is_sought = !self.has_map() && self.unavailable_reason.is_none();
         let may_work = match self.owner(slot) {
             // If the node rejected the login, `failure` returns the rejection, and not that the
             // node is unreachable.
@@ -184,7 +186,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         let why = |node: &Found<T>| match node {
             Err(why) => Some(why.clone()),
             Ok(node) if node.commands.is_up() => None,
-            Ok(node) => Some(node.commands.failure().obstacle()),
+            Ok(node) => Some(node.commands.failure().cause()),
         };
         let all = self.map.masters().iter().zip(&self.nodes).enumerate();
         all.filter_map(move |(index, (at, node))| {

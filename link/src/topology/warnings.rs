@@ -81,7 +81,7 @@ impl Warnings {
     pub(super) fn look(&self, about: &About, dialer: &Dialer) {
         let found = self.findings(about, dialer.may_change());
         // A primary that lost all replicas still accepts writes without them, so this hazard stays.
-        let is_left = about.replicas == Some(0) && about.obstacle().is_none();
+        let is_left = about.replicas == Some(0) && about.unavailable_reason().is_none();
         let stays = |it: &Hazard| is_left && *it == Hazard::UnprotectedPrimary;
         self.log_except(Source::Server(dialer.place()), found, stays);
         self.log_sentinel_hazards(dialer);

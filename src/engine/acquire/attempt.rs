@@ -37,7 +37,7 @@ use crate::{
         timing::{BACKOFF, LONGEST_WAIT_UNNOTIFIED, NEXT_TICK},
     },
     error::Error,
-    store::{LATEST, SubscriptionLevel},
+    store::{LATEST_EXECUTION, SubscriptionLevel},
 };
 
 /// One running acquisition.
@@ -438,9 +438,10 @@ impl Attempt<'_> {
         if !held || asked_at.is_none() && !queued {
             return;
         }
-        // The lease begins when the store executes the request, up to `LATEST` after it was sent.
-        let begins =
-            asked_at.map_or_else(|| self.engine.core.clock.now(), |asked_at| asked_at + LATEST);
+        // The lease begins when the store executes the request, up to `LATEST_EXECUTION` after it
+        // was sent.
+        let begins = asked_at
+            .map_or_else(|| self.engine.core.clock.now(), |asked_at| asked_at + LATEST_EXECUTION);
         let mode = if asked_at.is_some() { ReleaseMode::HandOver } else { ReleaseMode::Leave };
         self.engine.core.pending.queue(PendingRelease::Release(Withdrawal {
             claim: self.claim.clone(),

@@ -16,7 +16,7 @@ use crate::{
         timing::LEAVES_WITHIN,
     },
     error::Error,
-    store::{LATEST, MEMBER_RESTS, RECEIPT_RESTS},
+    store::{LATEST_EXECUTION, MEMBER_KEPT_FOR, RECEIPT_KEPT_FOR},
 };
 
 /// A member of a barrier. If this value is dropped before the opening, the member leaves in the
@@ -33,7 +33,7 @@ impl Engine {
     /// Creates a member of the barrier `object`, without a request.
     pub(crate) fn join(self: &Arc<Self>, object: &Object) -> Member {
         let (object, owner) = (object.clone(), self.identity.fresh_owner());
-        let claim = Claim { object, owner, ttl: MEMBER_RESTS, share: Share::Nothing };
+        let claim = Claim { object, owner, ttl: MEMBER_KEPT_FOR, share: Share::Nothing };
         let answered = Mutex::new(self.core.clock.now());
         Member { engine: Arc::clone(self), claim, answered, passed: false }
     }
@@ -46,13 +46,13 @@ impl Engine {
 }
 
 impl Member {
-    /// Returns the current time if the member may send a request now. After `RECEIPT_RESTS` without
-    /// a reply, the member may not send one. The barrier may have opened meanwhile, and the store
-    /// may have forgotten the idempotency key. A request would then count as another arrival.
+    /// Returns the current time if the member may send a request now. After `RECEIPT_KEPT_FOR`
+    /// without a reply, the member may not send one. The barrier may have opened meanwhile, and the
+    /// store may have forgotten the idempotency key. A request would then count as another arrival.
     pub(crate) fn asks(&self) -> Option<Instant> {
         let now = self.engine.core.clock.now();
         let since = now.saturating_duration_since(*self.answered.lock());
-        (since < RECEIPT_RESTS).then_some(now)
+        (since < RECEIPT_KEPT_FOR).then_some(now)
     }
 
     /// Notes that the request sent at `asked_at` got a reply.
@@ -94,7 +94,7 @@ impl Drop for Member {
         if self.passed {
             return;
         }
-        let until = self.engine.core.clock.now() + LATEST + MEMBER_RESTS;
+        let until = self.engine.core.clock.now() + LATEST_EXECUTION + MEMBER_KEPT_FOR;
         self.engine.core.pending.queue(PendingRelease::Release(Withdrawal {
             claim: self.claim.clone(),
             grant: None,

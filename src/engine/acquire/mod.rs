@@ -35,7 +35,7 @@ use super::{
     hold::Hold,
     limits::nothing_came,
     tasks::pause,
-    timing::{SHARING_PAST, SHARING_RESTS},
+    timing::{SHARING_PAST, SHARING_PAUSE},
 };
 use crate::{
     domain::{
@@ -309,7 +309,7 @@ impl Engine {
         until: Option<Instant>,
     ) -> Result<bool, Error> {
         let others_first = slot.head_start.unwrap_or_default();
-        let window = past.as_ref().map_or(Duration::ZERO, |_| SHARING_PAST + SHARING_RESTS);
+        let window = past.as_ref().map_or(Duration::ZERO, |_| SHARING_PAST + SHARING_PAUSE);
         // A caller with a short timeout must still have time for its own request.
         let max_wait = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
         let longest = (others_first + window).min(max_wait.unwrap_or(Duration::MAX));

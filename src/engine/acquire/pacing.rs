@@ -1,12 +1,12 @@
 //! Waits for a rate limiter. There is no hold and no notification: the reply of the store says how
 //! long to wait.
 //!
-//! The tasks of one client form a line for each name. The first task has the `turn`: it sleeps for
-//! as long as the last reply says, and sends the next request. While the line is empty, several
+//! The tasks of one client form a line for each name. The first task has the request slot: it sleeps
+//! for as long as the last reply says, and sends the next request. While the line is empty, several
 //! tasks may send requests at the same time. A task joins the line only after a rejection. If the
-//! first task is dropped, the next task gets the turn.
+//! first task is dropped, the next task gets the slot.
 //!
-//! A task holds the mutex `turn` across its requests. The mutexes of `asks_at` and of the map of
+//! A task holds the mutex `slot` across its requests. The mutexes of `asks_at` and of the map of
 //! lines are held only for a few instructions.
 
 use std::{
@@ -17,7 +17,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Mutex as Turn, MutexGuard},
+    sync::{Mutex as SlotMutex, MutexGuard},
     time::{Instant, sleep_until, timeout_at},
 };
 
@@ -32,10 +32,10 @@ use crate::{
 /// When its permits are free, a waiter waits for another sixteenth of its wait before its request,
 /// if its timeout allows this. Redisson clients send their requests some milliseconds late. Without
 /// this delay, they would get no permits while a Leasehold client waits.
-const LATER: u32 = 16;
+const DELAY_DIVISOR: u32 = 16;
 
-/// The upper limit of the delay by [`LATER`].
-const LATEST: Duration = Duration::from_millis(10);
+/// The upper limit of the delay by [`DELAY_DIVISOR`].
+const LONGEST_DELAY: Duration = Duration::from_millis(10);
 
 /// A reply that either decides a request, or says when to repeat it.
 #[derive(Debug)]
@@ -49,8 +49,8 @@ pub(crate) enum Paced<T> {
 /// The tasks of a client that wait for one name.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    turn: Turn<()>,
-    /// While the owner of the turn sleeps: when it will send its next request.
+    slot: SlotMutex<()>,
+    /// While the owner of the slot sleeps: when it will send its next request.
     asks_at: Mutex<Option<Instant>>,
 }
 
@@ -62,7 +62,7 @@ impl Line {
         asks_at.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero())
     }
 
-    /// Sleeps until `asks_at`. The caller is the owner of the turn.
+    /// Sleeps until `asks_at`. The caller is the owner of the slot.
     async fn sleep(&self, asks_at: Instant) {
         *self.asks_at.lock() = Some(asks_at);
         let _wakes = OnDrop::new(|| *self.asks_at.lock() = None);
@@ -70,17 +70,17 @@ impl Line {
     }
 
     fn is_taken(&self) -> bool {
-        self.turn.try_lock().is_err()
+        self.slot.try_lock().is_err()
     }
 
-    /// Waits for the turn until `until`. Returns `None` if the turn does not come by then. If the
-    /// owner of the turn sleeps for longer, returns `None` at once.
-    async fn turn(&self, until: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
-        let Some(until) = until else { return Some(self.turn.lock().await) };
+    /// Waits for the request slot until `until`. Returns `None` if the slot is not free by then. If
+    /// the owner of the slot sleeps for longer, returns `None` at once.
+    async fn request_slot(&self, until: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
+        let Some(until) = until else { return Some(self.slot.lock().await) };
         let is_vain = self.sleeps().is_some_and(|rest| Instant::now() + rest > until);
         match is_vain {
             true => None,
-            false => timeout_at(until, self.turn.lock()).await.ok(),
+            false => timeout_at(until, self.slot.lock()).await.ok(),
         }
     }
 }
@@ -172,13 +172,13 @@ impl Engine {
             }
         }
         in_time(free_at)?;
-        let Some(_turn) = self.unless_closed(line.turn(until)).await? else {
+        let Some(_slot) = self.unless_closed(line.request_slot(until)).await? else {
             return Err(limited(name, line.sleeps().unwrap_or_default()));
         };
         loop {
             in_time(free_at)?;
-            let later = free_at + (rest(free_at) / LATER).min(LATEST);
-            let asks_at = if in_time(later + LATEST).is_ok() { later } else { free_at };
+            let later = free_at + (rest(free_at) / DELAY_DIVISOR).min(LONGEST_DELAY);
+            let asks_at = if in_time(later + LONGEST_DELAY).is_ok() { later } else { free_at };
             self.unless_closed(line.sleep(asks_at)).await?;
             let asked_at = Instant::now();
             match ask().await {

@@ -19,7 +19,7 @@ use crate::{
         clock::Clock,
         grant::LeaseProfile,
         hold::Hold,
-        timing::{CONTENDED, HANDOFF_RESTS, REPLY_IDLE_LIMIT, REQUESTER_IDLE_LIMIT},
+        timing::{CONTENDED, HANDOFF_LIMIT, REPLY_IDLE_LIMIT, REQUESTER_IDLE_LIMIT},
     },
 };
 
@@ -180,7 +180,7 @@ impl Entry {
     pub(super) fn is_woken_unchecked(&self) -> bool {
         let SlotOwner::Woken(called) = &self.slot else { return false };
         let due = self.wait_state.as_ref().and_then(|wait_state| wait_state.due);
-        due.is_none_or(|due| due > called.at + HANDOFF_RESTS)
+        due.is_none_or(|due| due > called.at + HANDOFF_LIMIT)
     }
 
     /// Whether the waiter with this ticket was woken for the request slot, and has not run yet.
@@ -235,8 +235,8 @@ impl Entry {
     /// in the store. Otherwise returns when to check again.
     fn look_at_offer(&mut self, now: Instant) -> Option<Instant> {
         let offered = &mut self.wait_state.as_mut()?.offered;
-        offered.take_if(|offered| now >= offered.at + HANDOFF_RESTS);
-        offered.as_ref().map(|offered| offered.at + HANDOFF_RESTS)
+        offered.take_if(|offered| now >= offered.at + HANDOFF_LIMIT);
+        offered.as_ref().map(|offered| offered.at + HANDOFF_LIMIT)
     }
 
     /// Gives the request slot to the next task in line that still exists. If that task can use
@@ -284,11 +284,11 @@ impl Entry {
         if !others && called.handoff.is_none() {
             return None;
         }
-        if now >= called.at + HANDOFF_RESTS {
+        if now >= called.at + HANDOFF_LIMIT {
             let handoff = called.handoff.take();
             self.wake_next(handoff, || now);
         }
-        matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
+        matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_LIMIT)
     }
 
     /// Takes the request slot from a task that no longer sends requests, if another task waits.
@@ -305,7 +305,7 @@ impl Entry {
         std::mem::replace(&mut wait_state.inbox, next).ask_at(Instant::now());
         let offered = self.take_offered();
         self.wake_next(offered, || now);
-        matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
+        matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_LIMIT)
     }
 
     /// Whether no task has wanted the name for `idle_lifetime`.

@@ -58,7 +58,7 @@ use super::{
     core::Core,
     grant::LeaseProfile,
     hold::Hold,
-    timing::{HANDOFF_RESTS, IDLE_LIFETIME},
+    timing::{HANDOFF_LIMIT, IDLE_LIFETIME},
 };
 use crate::{
     domain::{ClientInfo, Holder, LostReason, Map, Mutex, Object, Owner, RemoteWaiters},
@@ -289,7 +289,7 @@ impl NameRegistry {
             return false;
         }
         entry.offer(HandoffGrant::new(hold, &self.core), now);
-        entries.plan(hold.object(), now + HANDOFF_RESTS, &self.core);
+        entries.plan(hold.object(), now + HANDOFF_LIMIT, &self.core);
         true
     }
 
@@ -527,7 +527,7 @@ impl Entries {
     fn plan_check(&mut self, object: &Object, core: &Core) {
         let Some(entry) = self.of.get(object) else { return };
         match &entry.slot {
-            SlotOwner::Woken(called) => self.plan(object, called.at + HANDOFF_RESTS, core),
+            SlotOwner::Woken(called) => self.plan(object, called.at + HANDOFF_LIMIT, core),
             _ => self.remove_if_idle(object, core),
         }
     }

@@ -238,7 +238,7 @@ async fn unused_hand_off_grant_goes_to_the_next_task_then_to_store() {
 
     assert!(contention.check_due_names().is_some(), "a check of the name is planned");
     assert!((&mut takes).now_or_never().is_none());
-    advance(HANDOFF_RESTS).await;
+    advance(HANDOFF_LIMIT).await;
     contention.check_due_names();
     let second = take_over(&engine, (&mut takes).now_or_never().flatten().unwrap()).unwrap();
 
@@ -247,12 +247,12 @@ async fn unused_hand_off_grant_goes_to_the_next_task_then_to_store() {
     assert!((&mut sleeps).now_or_never().is_none());
     assert!(contention.pass_on(&second, Instant::now()));
     contention.check_due_names();
-    advance(HANDOFF_RESTS).await;
+    advance(HANDOFF_LIMIT).await;
     contention.check_due_names();
     assert_eq!(engine.core.pending.queued(), 1);
     let again = contention.check_due_names();
     assert!(
-        again.is_none_or(|at| at > Instant::now() + HANDOFF_RESTS),
+        again.is_none_or(|at| at > Instant::now() + HANDOFF_LIMIT),
         "no task is woken any more"
     );
     let mut slot = sleeps.now_or_never().flatten().unwrap();
@@ -267,12 +267,12 @@ async fn next_waiter_is_woken_instead_of_an_unpolled_waiter() {
     let _sleeps = in_line(&contention, &name);
     drop(slot);
     while contention.check_due_names().is_some() {
-        advance(HANDOFF_RESTS).await;
+        advance(HANDOFF_LIMIT).await;
     }
 
     let mut comes = in_line(&contention, &name);
     assert!(contention.check_due_names().is_some(), "a check is planned, because a task waits");
-    advance(HANDOFF_RESTS).await;
+    advance(HANDOFF_LIMIT).await;
     contention.check_due_names();
     assert!((&mut comes).now_or_never().flatten().is_some());
 }
@@ -285,7 +285,7 @@ async fn unpolled_waiter_of_a_removed_name_has_its_own_position() {
     let mut sleeps = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
     while contention.check_due_names().is_some() {
-        advance(HANDOFF_RESTS).await;
+        advance(HANDOFF_LIMIT).await;
     }
     advance(2 * IDLE_LIFETIME).await;
     contention.check_due_names();

@@ -14,10 +14,10 @@ use crate::{
         core::Core,
         pending::{PendingRelease, Withdrawal},
         retry::{RetryIf, retry_while},
-        timing::{LOOK_AGAIN, REFUSED_RESTS},
+        timing::{LOOK_AGAIN, REJECTED_RELEASE_PAUSE},
         watchdog::Watchdog,
     },
-    store::LATEST,
+    store::LATEST_EXECUTION,
 };
 
 /// Completes pending releases until the engine is dropped. If a runtime ends during a release, the
@@ -95,10 +95,11 @@ async fn complete(
     })
 }
 
-/// Waits until `LATEST` after the client was dropped, and returns the failure of its releases.
+/// Waits until `LATEST_EXECUTION` after the client was dropped, and returns the failure of its
+/// releases.
 async fn long_unused(core: &Core) -> Failure {
     drop(core.used.acquire().await);
-    sleep(LATEST).await;
+    sleep(LATEST_EXECUTION).await;
     Failure::unanswered("the client was dropped before Redis replied")
 }
 
@@ -121,7 +122,7 @@ async fn withdraw_at_last(
                 %failure, releases, "release of permits rejected: retrying every minute");
         }
         tokio::select! {
-            () = sleep(REFUSED_RESTS) => {}
+            () = sleep(REJECTED_RELEASE_PAUSE) => {}
             () = core.store_recovered.notified() => {}
             _ = core.used.acquire() => return None,
         }
@@ -225,12 +226,12 @@ mod tests {
             let (store, client, guard) = three().await;
             store.fail(refusal);
             drop(guard);
-            sleep(5 * REFUSED_RESTS / 2).await;
+            sleep(5 * REJECTED_RELEASE_PAUSE / 2).await;
             store.heal();
             // The next retry is not due yet.
-            sleep(REFUSED_RESTS / 4).await;
+            sleep(REJECTED_RELEASE_PAUSE / 4).await;
             assert_eq!(free(&client).await, 2, "{refusal}");
-            sleep(REFUSED_RESTS).await;
+            sleep(REJECTED_RELEASE_PAUSE).await;
             assert_eq!(free(&client).await, 3, "{refusal}");
             assert_eq!(client.stats().releases_abandoned, 0);
         }
@@ -244,7 +245,7 @@ mod tests {
         let guard = pool.acquire(1).await.unwrap();
         memory.fail("NOPERM this user has no permissions to run the 'incrby' command");
         assert!(guard.release().await.is_err());
-        sleep(REFUSED_RESTS / 2).await;
+        sleep(REJECTED_RELEASE_PAUSE / 2).await;
         memory.heal();
         engine.receive(Event::Back);
         sleep(Duration::from_millis(1)).await;
@@ -258,7 +259,7 @@ mod tests {
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
         store.fail("NOPERM this user has no permissions to run the 'hdel' command");
         drop(guard);
-        sleep(REFUSED_RESTS).await;
+        sleep(REJECTED_RELEASE_PAUSE).await;
         assert_eq!(client.stats().releases_abandoned, 1);
         assert_eq!(client.shutdown(Duration::from_secs(1)).await.pending, 0);
     }
@@ -269,7 +270,7 @@ mod tests {
             let (store, client, guard) = three().await;
             store.fail(refusal);
             drop(guard);
-            sleep(REFUSED_RESTS / 2).await;
+            sleep(REJECTED_RELEASE_PAUSE / 2).await;
             assert_eq!(client.shutdown(Duration::from_secs(1)).await.pending, 1);
             drop(client);
             let tasks = tokio::runtime::Handle::current().metrics();
@@ -294,7 +295,7 @@ mod tests {
         let tasks = tokio::runtime::Handle::current().metrics();
         assert_eq!(stats.releases_abandoned, 0);
         assert_ne!(tasks.num_alive_tasks(), 0);
-        sleep(LATEST + Duration::from_secs(5)).await;
+        sleep(LATEST_EXECUTION + Duration::from_secs(5)).await;
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
@@ -312,7 +313,7 @@ mod tests {
         sleep(Duration::from_secs(1)).await;
         let tasks = tokio::runtime::Handle::current().metrics();
         assert_ne!(tasks.num_alive_tasks(), 0);
-        sleep(LATEST + Duration::from_secs(5)).await;
+        sleep(LATEST_EXECUTION + Duration::from_secs(5)).await;
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 

@@ -88,7 +88,7 @@ async fn waiters_acquire_in_order_of_arrival(t: &Bench) {
 }
 
 async fn repeated_requests_of_a_waiter_keep_its_position(t: &Bench) {
-    let [held, first, second] = t.in_order("patient").await;
+    let [held, first, second] = t.in_order("repeating").await;
     for _ in 0..3 {
         assert!(matches!(t.ask(&second).await, Verdict::Busy(_)));
         assert!(matches!(t.ask(&first).await, Verdict::Busy(_)));

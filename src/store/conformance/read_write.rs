@@ -35,11 +35,11 @@ pub(super) async fn all(t: &Bench) {
     many_readers_acquire_and_release(t).await;
 }
 
-const YIELDS: Share = Share::Behind { waited: 0 };
+const YIELDS: Share = Share::ReadAfterWriters { waited: 0 };
 
 fn of(kind: Kind, claim: &Claim) -> Claim {
     let name = claim.object.name.clone();
-    let share = if kind == Kind::Write { Share::WHOLE } else { Share::Beside };
+    let share = if kind == Kind::Write { Share::WHOLE } else { Share::Read };
     Claim { object: Object::new(kind, name), share, ..claim.clone() }
 }
 
@@ -295,7 +295,7 @@ async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
 }
 
 async fn readers_yield_only_to_earlier_writers(t: &Bench) {
-    let after = |waited| Share::Behind { waited };
+    let after = |waited| Share::ReadAfterWriters { waited };
     let [here, late] = [(); 2].map(|()| reader(t, "rw-order"));
     let writes = writer(t, "rw-order");
     assert!(is_granted(t, &here).await);

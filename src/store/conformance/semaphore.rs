@@ -171,9 +171,9 @@ async fn permits_of_a_deleted_semaphore_do_not_count_in_the_next(t: &Bench) {
 const LONG: Option<Place> = Some(Place::Waited(Duration::from_secs(2)));
 
 async fn longest_waiter_gets_its_permits(t: &Bench) {
-    let few = t.semaphore("patient", 8).await;
-    t.grant(&t.permits("patient", 4)).await;
-    let [many, other, longer] = [6, 5, 5].map(|units| t.permits("patient", units));
+    let few = t.semaphore("longest", 8).await;
+    t.grant(&t.permits("longest", 4)).await;
+    let [many, other, longer] = [6, 5, 5].map(|units| t.permits("longest", units));
     assert_eq!(t.busy(&many, LONG).await, None);
     assert!(t.busy(&few, None).await.is_some_and(|rest| !rest.is_zero()));
     // a waiter that has waited for less time does not replace the longest waiter; a waiter that has
@@ -190,10 +190,10 @@ async fn longest_waiter_gets_its_permits(t: &Bench) {
     // grant of the longest waiter, they can acquire all
     t.changed(&few, Change::Add(5)).await;
     t.grant(&few).await;
-    t.busy(&t.permits("patient", 1), None).await;
+    t.busy(&t.permits("longest", 1), None).await;
     t.grant(&many).await;
     t.changed(&few, Change::Add(1)).await;
-    t.grant(&t.permits("patient", 1)).await;
+    t.grant(&t.permits("longest", 1)).await;
 }
 
 async fn leaving_longest_waiter_frees_its_permits_for_others(t: &Bench) {
@@ -262,9 +262,9 @@ async fn longest_waiter_blocks_no_waiter_beyond_a_thousand_holders(t: &Bench) {
 }
 
 async fn leaving_longest_waiter_notifies_blocked_waiters(t: &Bench) {
-    let few = t.semaphore("patient-no-more", 3).await;
-    let all = t.permits("patient-no-more", 3);
-    t.grant(&t.permits("patient-no-more", 1)).await;
+    let few = t.semaphore("former-longest", 3).await;
+    let all = t.permits("former-longest", 3);
+    t.grant(&t.permits("former-longest", 1)).await;
     t.busy(&all, LONG).await;
     t.changed(&few, Change::Add(-1)).await;
     t.other.listen(&few.object);

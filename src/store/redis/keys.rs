@@ -116,7 +116,7 @@ pub(super) fn withdrawn(name: &Name) -> String {
 
 /// Returns the key of the longest waiter for permits of `name`.
 pub(super) fn longest_waiter(name: &Name) -> String {
-    own("leasehold_semaphore__patient", name)
+    own("leasehold_semaphore__longest_waiter", name)
 }
 
 /// The key with the time since which a server of a quorum has had data.

@@ -141,7 +141,7 @@ async fn all_addresses_of_a_host_name_are_tried() {
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     eventually("the error names the cause", LIMIT, || {
         let unavailability = store.unavailability(&Object::lock("door").name);
-        unavailability.is_some_and(|it| it.obstacle().contains("the host name has no address"))
+        unavailability.is_some_and(|it| it.cause().contains("the host name has no address"))
     });
     book.lead("redis.example", &[redis.port(), gone.port()]);
     acquires(&store, "door").await;

@@ -1,6 +1,6 @@
 //! The Lua scripts. Each script is a separate file next to the code that runs it.
 
-use std::{borrow::Cow, sync::LazyLock};
+use std::{borrow::Cow, collections::HashSet, sync::LazyLock};
 
 pub(super) use leasehold_link::millis;
 use leasehold_link::{Channels, Preload};
@@ -38,13 +38,17 @@ macro_rules! script {
 
 pub(super) use script;
 
-/// Returns these scripts in the form in which a new connection loads them.
+/// Returns these scripts in the form in which a new connection loads them. A script that several
+/// kinds of objects have is loaded once.
 pub(super) fn preloads(of: &[Scripts], channels: Channels) -> Vec<Preload> {
     let preload = |script: &'static Script| {
         let Hashed { hash, text } = script.on(channels);
         Preload { hash: hash.clone(), text }
     };
-    of.iter().copied().flatten().map(|script| preload(script)).collect()
+    let mut loaded = HashSet::new();
+    let mut all: Vec<_> = of.iter().copied().flatten().map(|script| preload(script)).collect();
+    all.retain(|it| loaded.insert(it.hash.clone()));
+    all
 }
 
 impl Hashed {

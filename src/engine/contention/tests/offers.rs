@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     Client, ExpirableSemaphore, MemoryStore,
-    engine::{Engine, timing::HANDOFF_RESTS},
+    engine::{Engine, timing::HANDOFF_LIMIT},
 };
 
 const SOON: Duration = Duration::from_millis(1);
@@ -89,7 +89,7 @@ async fn offered_grant_is_released_when_no_task_takes_it() {
     assert!(timeout(SOON, &mut waits).await.is_err());
     guard.release().await.unwrap().into_result().unwrap();
     assert_eq!(held(&store).await, 1);
-    sleep(2 * HANDOFF_RESTS).await;
+    sleep(2 * HANDOFF_LIMIT).await;
     assert_eq!(held(&store).await, 0);
 }
 

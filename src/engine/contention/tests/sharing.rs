@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     Client, Error, LostReason, MemoryStore, ReadWriteLock, Release,
-    engine::timing::{REQUESTER_IDLE_LIMIT, SHARING_PAST, SHARING_RESTS},
+    engine::timing::{REQUESTER_IDLE_LIMIT, SHARING_PAST, SHARING_PAUSE},
 };
 
 const SOON: Duration = Duration::from_millis(2);
@@ -378,7 +378,7 @@ async fn reader_waits_until_the_shares_are_released_and_a_pause_ends() {
         let writing = there.write().try_acquire().await.unwrap().unwrap();
         writing.release().await.unwrap().into_result().unwrap();
         let _next = next.await.unwrap();
-        assert_eq!(start.elapsed(), Duration::from_millis(5) + SHARING_RESTS);
+        assert_eq!(start.elapsed(), Duration::from_millis(5) + SHARING_PAUSE);
     }
 }
 

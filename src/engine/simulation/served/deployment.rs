@@ -29,7 +29,7 @@ use crate::{
     Client,
     domain::Name,
     engine::simulation::trace::{Trace, name},
-    store::QUEUE_RESTS,
+    store::QUEUE_KEPT_FOR,
 };
 
 /// The longest time that a run may take, in virtual time.
@@ -217,7 +217,7 @@ impl World {
             Some(book) => self.take_the_rest(book).await?,
             None => self.acquire_all().await?,
         }
-        self.rest(self.scenario.lease() + QUEUE_RESTS + 4 * TIMEOUT).await?;
+        self.rest(self.scenario.lease() + QUEUE_KEPT_FOR + 4 * TIMEOUT).await?;
         self.check_leftovers()?;
         self.trace.log(|| format!("the end, after {} grants", self.judge.grants()));
         Ok(())

@@ -62,7 +62,7 @@ use crate::{
     Client, ReadWriteLock, Result,
     domain::Name,
     engine::{held::Watch, simulation::trace::Trace},
-    store::QUEUE_RESTS,
+    store::QUEUE_KEPT_FOR,
 };
 
 /// The number of checks in which faults may begin.
@@ -440,7 +440,7 @@ impl World {
     /// After the last task has ended, checks that the object is free, and that no state is left.
     async fn check_end(self) -> Result<(), String> {
         // Within this time, releases are retried, and leases end.
-        sleep(3 * LONGEST_RETRY + self.scenario.lease() + QUEUE_RESTS + 4 * TIMEOUT).await;
+        sleep(3 * LONGEST_RETRY + self.scenario.lease() + QUEUE_KEPT_FOR + 4 * TIMEOUT).await;
         self.book.held_up()?;
         for peer in self.peers.iter().filter(|peer| !peer.is_dead()) {
             let stats = peer.engine.stats();

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     domain::Name,
     engine::simulation::trace::{Trace, name},
-    store::QUEUE_RESTS,
+    store::QUEUE_KEPT_FOR,
 };
 
 /// The longest time that a run may take, in virtual time.
@@ -212,7 +212,7 @@ impl World {
         if self.scenario.is_calm() {
             self.check_queues()?;
         }
-        sleep(self.scenario.lease() + QUEUE_RESTS + 4 * TIMEOUT).await;
+        sleep(self.scenario.lease() + QUEUE_KEPT_FOR + 4 * TIMEOUT).await;
         self.check_rules()?;
         self.check_leftovers()?;
         let scripts = self.site.evals();

@@ -18,6 +18,7 @@ pub(crate) mod set;
 
 use std::{
     future::{Future, ready},
+    sync::LazyLock,
     time::Duration,
 };
 
@@ -26,13 +27,16 @@ use leasehold_link::{Channels, Preload};
 use super::{
     RedisStore, Reply,
     granted::Granted,
-    scripts::{self, Scripts},
+    scripts::{self, Script, Scripts, script},
     slot_of_name,
 };
 use crate::domain::{
     self, Claim, Failure, Holder, Kind, Name, Object, Outcome, Owner, Place, ReleaseMode,
     ReleaseReply, Renewal, Replicas, Verdict, Work,
 };
+
+/// Deletes a latch or a semaphore.
+static DELETE: LazyLock<Script> = script!("receipt", "number", "delete");
 
 /// A kind of object in Redis, with the requests of the engine. A kind implements only the requests
 /// that it supports; the other requests fail.

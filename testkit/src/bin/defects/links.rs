@@ -11,8 +11,8 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "replies go to the requests in the wrong order",
             edits: &[Edit {
                 file: "link/src/pipe/wire.rs",
-                from: "let asked = self.asked.pop_front().ok_or(Ending::Surplus)?;",
-                to: "let asked = self.asked.pop_back().ok_or(Ending::Surplus)?;",
+                from: "let request = self.pending.pop_front().ok_or(Ending::Surplus)?;",
+                to: "let request = self.pending.pop_back().ok_or(Ending::Surplus)?;",
             }],
         },
     ),
@@ -33,8 +33,8 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "the replies to one request with several replies come in the wrong order",
             edits: &[Edit {
                 file: "link/src/pipe/wire.rs",
-                from: "                come.push(value);\n                Answered::Many(sender, come)",
-                to: "                come.insert(0, value);\n                Answered::Many(sender, come)",
+                from: "                come.push(value);\n                CompletedRequest::Many(sender, come)",
+                to: "                come.insert(0, value);\n                CompletedRequest::Many(sender, come)",
             }],
         },
     ),
@@ -187,8 +187,8 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "a change of the primary is not published",
             edits: &[Edit {
                 file: "link/src/discovery/sentinels.rs",
-                from: "        self.master.set(believed);\n",
-                to: "        if self.master.read(Option::is_none) {\n            self.master.set(believed);\n        }\n",
+                from: "        self.master.set(followed);\n",
+                to: "        if self.master.read(Option::is_none) {\n            self.master.set(followed);\n        }\n",
             }],
         },
     ),

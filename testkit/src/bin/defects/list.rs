@@ -620,8 +620,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the release of a writer that also reads is given up with its own lease",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "if read_under_write { ends.max(now + LATEST) } else { ends }",
-                to: "if read_under_write { ends } else { ends.min(now + LATEST) }",
+                from: "if read_under_write { ends.max(now + LATEST_EXECUTION) } else { ends }",
+                to: "if read_under_write { ends } else { ends.min(now + LATEST_EXECUTION) }",
             }],
         },
     ),
@@ -711,7 +711,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "holds of readers follow each other without a pause",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "            sleep(SHARING_RESTS).await;\n",
+                from: "            sleep(SHARING_PAUSE).await;\n",
                 to: "",
             }],
         },
@@ -1381,8 +1381,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 },
                 Edit {
                     file: "src/store/redis/kinds/semaphore/acquire.lua",
-                    from: "local may_be_patient = waits_since and now < began + turn",
-                    to: "local may_be_patient = waits_since",
+                    from: "local may_be_longest_waiter = waits_since and now < began + turn",
+                    to: "local may_be_longest_waiter = waits_since",
                 },
             ],
         },
@@ -1550,7 +1550,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "an offered grant stays with a task that does not take it",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "entries.plan(hold.object(), now + HANDOFF_RESTS, &self.core);",
+                from: "entries.plan(hold.object(), now + HANDOFF_LIMIT, &self.core);",
                 to: "",
             }],
         },
@@ -1774,7 +1774,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "the deletion of a latch deletes a key with another text",
             edits: &[Edit {
-                file: "src/store/redis/kinds/latch/delete.lua",
+                file: "src/store/redis/kinds/delete.lua",
                 from: "local _, refused, there = number_at(KEYS[1])",
                 to: "local refused, there = false, redis.call('GET', KEYS[1])",
             }],

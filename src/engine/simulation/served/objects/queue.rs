@@ -53,8 +53,8 @@ impl Worker {
             let acknowledged = replicas > 0 && self.chance.bool();
             let least = acknowledged.then(|| Replicas::at_least(replicas));
             let (jobs, since) = (jobs.clone().replicated(least), Instant::now());
-            let patience = self.up_to(if replicas > 0 { 3_000 } else { 20_000 });
-            let claim = self.acquire(jobs.try_claim(), jobs.claim_within(patience)).await;
+            let limit = self.up_to(if replicas > 0 { 3_000 } else { 20_000 });
+            let claim = self.acquire(jobs.try_claim(), jobs.claim_within(limit)).await;
             let Some(claim) = claim else { continue };
             self.book.takes(claim.value(), acknowledged, since);
             let trusted_hold = TrustedHold { acknowledged, ..self.trusted_hold(claim.watch()) };
@@ -82,8 +82,8 @@ impl Worker {
             1 => drop(claim.give_back().await),
             hurry => {
                 self.book.note(|known| known.jobs.may_be_done(&element));
-                let patience = self.up_to(if hurry == 2 { 50 } else { 60_000 });
-                let done = timeout(patience, claim.done()).await;
+                let limit = self.up_to(if hurry == 2 { 50 } else { 60_000 });
+                let done = timeout(limit, claim.done()).await;
                 self.log(|| format!("{element} is done: {done:?}"));
                 let sure = self.book.is_sure(false, since);
                 if let Ok(Ok(release)) = done

@@ -12,7 +12,7 @@ use crate::{
         Claim, Failure, Name, Outcome, Owner, ReleaseMode, ReleaseReply, RemoteWaiters, Renewal,
     },
     store::{
-        GENERATION_RESTS, RECEIPT_RESTS,
+        GENERATION_KEPT_FOR, RECEIPT_KEPT_FOR,
         redis::{
             RedisStore,
             ask::Request,
@@ -64,7 +64,7 @@ impl InRedis for DoubleBarrier {
         let names = renewals.iter().map(|it| &it.object.name);
         let keys: Vec<String> =
             names.flat_map(|name| [keys::inside(name), keys::generation(name)]).collect();
-        let request = Request::script(&RENEW, &keys, millis(GENERATION_RESTS));
+        let request = Request::script(&RENEW, &keys, millis(GENERATION_KEPT_FOR));
         store.renew_by(request, renewals, Owner::as_str).await
     }
 }
@@ -98,7 +98,7 @@ pub(crate) struct Members {
 
 /// Counts the member of this `claim` as arrived, and opens the barrier if `parties` members have
 /// arrived. The member counts for the ttl of the claim. With a `lease`, the barrier is a double
-/// barrier: all members are inside after the opening. A repeated request within [`RECEIPT_RESTS`]
+/// barrier: all members are inside after the opening. A repeated request within [`RECEIPT_KEPT_FOR`]
 /// counts once, and returns the same reply.
 pub(crate) async fn arrive(
     store: &RedisStore,
@@ -110,7 +110,7 @@ pub(crate) async fn arrive(
     let receipts = keys::passed(name);
     let mut keys = vec![keys::members(name), keys::generation(name), format!("{receipts}{member}")];
     keys.extend(lease.map(|_| keys::inside(name)));
-    let times = [millis(RECEIPT_RESTS), millis(GENERATION_RESTS)];
+    let times = [millis(RECEIPT_KEPT_FOR), millis(GENERATION_KEPT_FOR)];
     let arguments = (member, parties, millis(claim.ttl), keys::openings(name), receipts, &times);
     let mut request = Request::script(&ARRIVE, &keys, arguments);
     if let Some(lease) = lease {

@@ -35,7 +35,7 @@ local lives_until = string.format('%.0f', now + ARGV[3])
 
 -- Notes that this owner is alive. If KEYS[4] expired, dead waiters of Leasehold would count as
 -- waiters of Redisson. So KEYS[4] lives for at least WAIT after the deadline of this owner.
-local function live(deadline)
+local function note_alive(deadline)
     redis.call('ZADD', KEYS[4], lives_until, ARGV[1])
     local rest = deadline - now + WAIT
     if redis.call('PTTL', KEYS[4]) < rest then
@@ -44,11 +44,11 @@ local function live(deadline)
 end
 
 -- Adds a queue entry and its deadline. On failure, adds neither, and returns the error.
-local function join()
+local function add_entry()
     local last = redis.call('LRANGE', KEYS[2], '-1', '-1')[1]
     local before = last and (time_of(last, KEYS[3]) or now) - now or lease_left()
     local deadline = now + math.max(before, 0) + WAIT
-    live(deadline)
+    note_alive(deadline)
     set_deadline(ARGV[1], deadline)
     local joined = redis.pcall('RPUSH', KEYS[2], ARGV[1])
     if type(joined) == 'table' then
@@ -58,10 +58,10 @@ local function join()
 end
 
 -- Keeps the queue entry of this owner, or adds one. Returns an error, if any.
-local function stay()
+local function ensure_entry()
     local deadline = time_of(ARGV[1], KEYS[3])
     if not deadline then
-        return join()
+        return add_entry()
     end
     -- A Redisson client that acquires the lock makes all deadlines earlier by its own wait time. So
     -- this deadline may be too early.
@@ -69,21 +69,21 @@ local function stay()
     if deadline < now + left + AHEAD then
         deadline = now + left + 2 * WAIT
         set_deadline(ARGV[1], deadline)
-        live(deadline)
+        note_alive(deadline)
     end
 end
 
 if waits then
-    -- ZADD comes before `settle`. In the other order, `settle` would drop this owner if its last
+    -- ZADD comes before `drop_dead_waiters`, which would otherwise drop this owner if its last
     -- request is too old, for example after a pause of its process.
     redis.call('ZADD', KEYS[4], 'XX', lives_until, ARGV[1])
 end
-local head, dropped = settle(ARGV[2])
+local head, dropped = drop_dead_waiters(ARGV[2])
 local owner, count = holder_of(KEYS[1])
 
 if owner == ARGV[1] or not owner and (not head or head == ARGV[1]) then
     if head == ARGV[1] then
-        leave({[ARGV[1]] = WAIT}, tonumber(ARGV[2]))
+        remove_waiters({[ARGV[1]] = WAIT}, tonumber(ARGV[2]))
     elseif waits then
         -- This owner is not at the head, but KEYS[4] may still contain it, because Redisson removes
         -- an owner only from the queue and from the deadlines.
@@ -101,7 +101,7 @@ if owner == ARGV[1] or not owner and (not head or head == ARGV[1]) then
     return ARGV[1]
 end
 
-local refused = waits and stay()
+local refused = waits and ensure_entry()
 if refused then
     return refused
 elseif owner then

@@ -15,6 +15,6 @@
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0
 end
-local head = settle()
+local head = drop_dead_waiters()
 redis.call('DEL', KEYS[1])
 return notify(head, ARGV[1]) and 1 or 2

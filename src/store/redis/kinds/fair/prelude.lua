@@ -6,8 +6,8 @@
 --   KEYS[4]  alive      zset {owner: millisecond at which Leasehold drops it}, only of waiters of
 --                       Leasehold
 --
---   {head, dropped}   of `settle`: the first living owner in the queue, or nothing; and whether
---                     dead owners were dropped before it
+--   {head, dropped}   of `drop_dead_waiters`: the first living owner in the queue, or nothing; and
+--                     whether dead owners were dropped before it
 --
 -- Redisson's clients use the first three keys, without a TTL. An owner has an entry in the queue
 -- and a deadline, or neither. Each deadline is the deadline of the entry before it plus the wait
@@ -82,7 +82,7 @@ end
 
 -- Removes owners from the queue: `gone` has the owners, and by how many milliseconds the deadlines
 -- behind each of them become earlier.
-local function leave(gone, lease)
+local function remove_waiters(gone, lease)
     local sooner, millis = {}, 0
     for _, waiter in ipairs(redis.call('LRANGE', KEYS[2], '0', '-1')) do
         if gone[waiter] then
@@ -118,9 +118,9 @@ local function repair()
     end
 end
 
--- Returns whether a waiter lives. A waiter of Leasehold is dead if its last request is too old; any
--- other waiter is dead after its deadline.
-local function lives(owner)
+-- Returns whether a waiter is alive. A waiter of Leasehold is dead if its last request is too old;
+-- any other waiter is dead after its deadline.
+local function is_alive(owner)
     local alive, deadline = time_of(owner, KEYS[4]), time_of(owner, KEYS[3])
     if not deadline then
         repair()
@@ -131,7 +131,7 @@ end
 
 -- Drops the dead waiters at the front of the queue, and up to 100 others that died more than OUTAGE
 -- ago. `lease` is the lease of the grant that may follow.
-local function settle(lease)
+local function drop_dead_waiters(lease)
     if redis.call('LLEN', KEYS[2]) ~= redis.call('ZCARD', KEYS[3]) then
         repair()
     end
@@ -144,9 +144,9 @@ local function settle(lease)
         -- deadlines behind it stay as they are.
         gone[owner] = (time_of(owner, KEYS[3]) or 0) > now and WAIT or 0
     end
-    if not lives(head) then
+    if not is_alive(head) then
         for _, owner in ipairs(redis.call('LRANGE', KEYS[2], '0', '-1')) do
-            if lives(owner) then
+            if is_alive(owner) then
                 break
             end
             drop(owner)
@@ -158,7 +158,7 @@ local function settle(lease)
         drop(owner)
     end
     if next(gone) then
-        leave(gone, math.max(lease_left(), tonumber(lease or 0)))
+        remove_waiters(gone, math.max(lease_left(), tonumber(lease or 0)))
     end
     local left = first()
     return left, left ~= head

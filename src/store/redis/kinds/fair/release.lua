@@ -18,11 +18,11 @@
 --
 -- Time: that of fair/prelude, HDEL, EXISTS and PUBLISH.
 
-local head = settle()
+local head = drop_dead_waiters()
 
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     if time_of(ARGV[1], KEYS[3]) then
-        leave({[ARGV[1]] = WAIT}, lease_left())
+        remove_waiters({[ARGV[1]] = WAIT}, lease_left())
         head = first()
     end
     local pttl = redis.call('PTTL', KEYS[1])

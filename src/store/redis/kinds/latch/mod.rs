@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use leasehold_link::{Channels, slot_of};
 
-use super::{InRedis, Reply};
+use super::{DELETE, InRedis, Reply};
 use crate::{
     domain::{Claim, Failure, Name, Owner, Place, Taken, Verdict},
     store::{
-        RECEIPT_RESTS,
+        RECEIPT_KEPT_FOR,
         redis::{
             RedisStore, keys,
             scripts::{Script, Scripts, millis, script},
@@ -18,7 +18,6 @@ use crate::{
 
 static SET: LazyLock<Script> = script!("../receipt", "set");
 static COUNT_DOWN: LazyLock<Script> = script!("../receipt", "../number", "count_down");
-static DELETE: LazyLock<Script> = script!("../receipt", "../number", "delete");
 
 pub(in crate::store::redis) struct Latch;
 
@@ -63,7 +62,7 @@ pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<i64> {
     store.number_at(name).await
 }
 
-/// Changes the count. A repeated request with the same `receipt` within [`RECEIPT_RESTS`] changes
+/// Changes the count. A repeated request with the same `receipt` within [`RECEIPT_KEPT_FOR`] changes
 /// nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
@@ -78,7 +77,7 @@ pub(crate) async fn change(
         Change::Delete => (&DELETE, None),
     };
     let receipt = keys::receipt("latch", name, receipt);
-    let arguments = (count, Latch::channel(name), millis(RECEIPT_RESTS));
+    let arguments = (count, Latch::channel(name), millis(RECEIPT_KEPT_FOR));
     store.apply::<Latch>(name, script, &[&receipt], arguments).await
 }
 

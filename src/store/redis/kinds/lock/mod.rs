@@ -15,7 +15,7 @@ use crate::{
     },
     metrics,
     store::{
-        LATER, QUEUE_RESTS, RESERVATION, WARNED_AFTER,
+        LATER, QUEUE_KEPT_FOR, RESERVATION, WARNED_AFTER,
         redis::{
             RedisStore,
             ask::{Ask, NOTHING, Read, Request},
@@ -139,7 +139,7 @@ fn acquire<'a>(
     let lock = name.as_str();
     let others = [queue.as_deref().unwrap_or(lock), tokens.as_deref().unwrap_or(lock)];
     let others = &others[..if fenced { 2 } else { usize::from(place.is_some()) }];
-    let queues = (!others.is_empty()).then(|| (place.unwrap_or_default(), millis(QUEUE_RESTS)));
+    let queues = (!others.is_empty()).then(|| (place.unwrap_or_default(), millis(QUEUE_KEPT_FOR)));
     let draws = fenced.then(|| claim.tokens());
     let arguments = (claim.owner.as_str(), millis(claim.ttl), queues, draws);
     let request = Request::of(name, &ACQUIRE, others, arguments).reporting_split(place.is_some());
@@ -159,7 +159,7 @@ async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
         }
         let name = claim.name();
         let reported = (Lock::channel(name), keys::queuers(name), keys::waiters(name));
-        let times = [RESERVATION, QUEUE_RESTS, WARNED_AFTER, LATER].map(millis);
+        let times = [RESERVATION, QUEUE_KEPT_FOR, WARNED_AFTER, LATER].map(millis);
         let arguments = (claim.owner.as_str(), reported, &times);
         let keys = [&*keys::queue(name), &*keys::yielded(name)];
         let request = Request::of(name, &HAND_OVER, &keys, arguments);

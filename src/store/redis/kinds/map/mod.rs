@@ -11,7 +11,7 @@ use super::{
 use crate::{
     domain::{Failure, Name, Notice, Owner},
     store::{
-        MAX_VALUE_BYTES, RECEIPT_RESTS,
+        MAX_VALUE_BYTES, RECEIPT_KEPT_FOR,
         redis::{
             RedisStore,
             ask::Request,
@@ -70,8 +70,8 @@ pub(crate) async fn change(
     let Change { verb, value, old, ttl, more } = change;
     let receipt = keys::receipt("map", name, receipt);
     let words = notice.map(|it| (it.channel.as_bytes(), &it.message[..])).unwrap_or_default();
-    let (rest, field_ttl) = (millis(RECEIPT_RESTS), ttl.map_or(0, millis));
-    let arguments = (rest, MAX_VALUE_BYTES, verb, key, value, old, field_ttl, words, more);
+    let (kept_for, field_ttl) = (millis(RECEIPT_KEPT_FOR), ttl.map_or(0, millis));
+    let arguments = (kept_for, MAX_VALUE_BYTES, verb, key, value, old, field_ttl, words, more);
     let request = Request::of(name, &CHANGE, &[&receipt], arguments);
     let reply = store.ask(request.read(changed)).await;
     store.notify_again(name, notice.as_slice()).await;

@@ -11,7 +11,7 @@ use crate::{
         RemoteWaiters, Renewal, Share, Verdict, permits_of,
     },
     store::{
-        RECEIPT_RESTS,
+        RECEIPT_KEPT_FOR,
         redis::{
             RedisStore,
             ask::{NOTHING, Request},
@@ -110,7 +110,7 @@ pub(crate) enum Change {
     Release(PermitId),
 }
 
-/// Changes permits. A repeated request with the same `receipt` within [`RECEIPT_RESTS`] changes
+/// Changes permits. A repeated request with the same `receipt` within [`RECEIPT_KEPT_FOR`] changes
 /// nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
@@ -125,7 +125,7 @@ pub(crate) async fn change(
         Change::Release(id) => ("give_back", id.as_bytes().to_vec()),
     };
     let [held, receipt] = [keys::leases(name), keys::receipt("permits", name, receipt)];
-    let arguments = (word, what, Permits::channel(name), millis(RECEIPT_RESTS));
+    let arguments = (word, what, Permits::channel(name), millis(RECEIPT_KEPT_FOR));
     store.apply::<Permits>(name, &CHANGE, &[&held, &receipt], arguments).await
 }
 

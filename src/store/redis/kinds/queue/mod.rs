@@ -12,7 +12,7 @@ use crate::{
         RemoteWaiters, Renewal, Share, Verdict,
     },
     store::{
-        MAX_VALUE_BYTES, RECEIPT_RESTS,
+        MAX_VALUE_BYTES, RECEIPT_KEPT_FOR,
         redis::{
             RedisStore,
             ask::{NOTHING, Request},
@@ -62,7 +62,7 @@ impl InRedis for Queue {
         let receipt = keys::receipt("queue", name, &claim.owner);
         let others = [&*keys::claims(name), &keys::claimants(name), &receipt, &keys::aside(name)];
         let taken_at = format!("{taken_at:016}");
-        let arguments = (owner, ending, taken_at, Self::channel(name), millis(RECEIPT_RESTS));
+        let arguments = (owner, ending, taken_at, Self::channel(name), millis(RECEIPT_KEPT_FOR));
         let request = Request::of(name, &RELEASE, &others, arguments);
         Ok(match store.ask(request.read(replies::number)).await? {
             1 => ReleaseReply::Freed(RemoteWaiters::Nobody),
@@ -96,7 +96,7 @@ pub(in crate::store::redis) fn element(claim: &[u8]) -> Option<Element> {
 }
 
 /// Appends `elements`. Returns how many elements the queue has after this. A repeated request with
-/// the same `receipt` within [`RECEIPT_RESTS`] appends nothing, and returns the same number.
+/// the same `receipt` within [`RECEIPT_KEPT_FOR`] appends nothing, and returns the same number.
 pub(crate) async fn push(
     store: &RedisStore,
     name: &Name,
@@ -104,7 +104,7 @@ pub(crate) async fn push(
     receipt: &Owner,
 ) -> Reply<u64> {
     let receipt = keys::receipt("queue", name, receipt);
-    let arguments = (millis(RECEIPT_RESTS), Queue::channel(name), elements);
+    let arguments = (millis(RECEIPT_KEPT_FOR), Queue::channel(name), elements);
     store.apply::<Queue>(name, &PUSH, &[&receipt], arguments).await.map(i64::unsigned_abs)
 }
 

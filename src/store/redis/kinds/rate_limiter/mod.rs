@@ -10,7 +10,7 @@ use super::Reply;
 use crate::{
     domain::{Failure, LogThrottle, Name, Owner, Pace, Rate, RatePermits},
     store::{
-        RECEIPT_RESTS,
+        RECEIPT_KEPT_FOR,
         redis::{
             RedisStore,
             ask::{NOTHING, Request},
@@ -130,7 +130,7 @@ impl Limiter<'_> {
             let idle = it.idle_ttl.unwrap_or_default();
             [it.permits, millis(it.interval), u64::from(it.per_client), millis(idle)]
         });
-        let arguments = (millis(RECEIPT_RESTS), how, &fields);
+        let arguments = (millis(RECEIPT_KEPT_FOR), how, &fields);
         let request = Request::of(self.name, &SET, &others, arguments);
         store.ask(request.read(|reply| Ok(replies::number(reply)? == 1))).await
     }

@@ -61,7 +61,7 @@ impl InRedis for Readers {
     }
 
     async fn acquire(store: &RedisStore, claim: &Claim, _: Option<Place>) -> Reply<Verdict> {
-        let Share::Behind { waited } = claim.share else {
+        let Share::ReadAfterWriters { waited } = claim.share else {
             return store.ask(read(claim, None, None)).await;
         };
         let ask = |knows: bool| store.ask(read(claim, knows.then_some(waited), None));

@@ -3,7 +3,7 @@
 --   KEYS[1]  semaphore  Redisson's counter of free permits; if it does not exist, there are none
 --   KEYS[2]  holders    hash {owner: permits}, without a TTL
 --   KEYS[3]  withdrawn  zset {owner: millisecond since 1970 until which it is rejected}
---   KEYS[4]  patient    hash {owner, permits, since, until, began} of Leasehold's longest waiter:
+--   KEYS[4]  longest    hash {owner, permits, since, until, began} of Leasehold's longest waiter:
 --                       how many permits it requests, since when it waits, until when permits
 --                       are kept for it after its last request, and when the first turn
 --                       began; times are milliseconds since 1970. The hash expires two turns
@@ -26,10 +26,10 @@
 --
 -- An owner may withdraw a request that is still in flight. The script rejects such a request.
 --
--- An owner that has waited for long becomes the longest waiter ("patient"), unless another owner
--- has waited for longer. The script keeps permits for it: other owners of Leasehold get permits
--- only beyond the number that the longest waiter requests. Redisson's clients ignore this. The
--- script keeps permits until the longest waiter gets them, or until the turn is over.
+-- An owner that has waited for long becomes the longest waiter, unless another owner has waited for
+-- longer. The script keeps permits for it: other owners of Leasehold get permits only beyond the
+-- number that the longest waiter requests. Redisson's clients ignore this. The script keeps permits
+-- until the longest waiter gets them, or until the turn is over.
 --
 -- Because of two limits, a longest waiter cannot block the others for ever. An owner does not
 -- become the longest waiter if it requests more permits than are free and held by Leasehold's
@@ -58,7 +58,7 @@ end
 local wanted, turn = tonumber(ARGV[2]), tonumber(ARGV[5])
 local owner, left, since, rest, began = unpack(redis.call('HMGET', KEYS[4], 'owner', 'permits',
     'since', 'until', 'began'))
-local is_patient = owner == ARGV[1]
+local is_longest_waiter = owner == ARGV[1]
 
 local now = 0
 if began or ARGV[3] ~= '' then
@@ -74,14 +74,14 @@ end
 
 -- Whether this owner may become the longest waiter.
 local waits_since = ARGV[3] ~= '' and now - ARGV[3]
-local may_be_patient = waits_since and now < began + turn
+local may_be_longest_waiter = waits_since and now < began + turn
 
 local permits, pttl = 0, -1
-if owner and not is_patient then
+if owner and not is_longest_waiter then
     pttl = math.min(tonumber(rest or nil) or 0, began + turn) - now
     local other_is_first = not waits_since or waits_since >= (tonumber(since or nil) or 0)
     if pttl > 0 and other_is_first then
-        permits, may_be_patient = tonumber(left or nil) or 0, false
+        permits, may_be_longest_waiter = tonumber(left or nil) or 0, false
     end
 end
 
@@ -102,7 +102,7 @@ local function may_be_free()
 end
 
 -- Records this owner as the longest waiter.
-local function be_patient()
+local function record_longest_waiter()
     local named = redis.pcall('HSET', KEYS[4], 'owner', ARGV[1], 'permits', ARGV[2], 'since',
         whole(waits_since), 'until', whole(now + ARGV[4]), 'began', whole(began))
     local left_to_it = whole(began + 2 * turn - now)
@@ -113,7 +113,7 @@ local function be_patient()
 end
 
 -- Stops keeping permits for this owner, and announces the free permits to the other waiters.
-local function be_patient_no_more()
+local function remove_longest_waiter()
     redis.pcall('HDEL', KEYS[4], 'owner', 'permits', 'since', 'until')
     if free > 0 then
         redis.pcall('PUBLISH', ARGV[6], whole(free))
@@ -121,10 +121,10 @@ local function be_patient_no_more()
 end
 
 if free < wanted or free - permits < wanted then
-    if may_be_patient and may_be_free() then
-        be_patient()
-    elseif is_patient and waits_since then
-        be_patient_no_more()
+    if may_be_longest_waiter and may_be_free() then
+        record_longest_waiter()
+    elseif is_longest_waiter and waits_since then
+        remove_longest_waiter()
     end
     return {free >= wanted and pttl or is_set and -1 or -2}
 end
@@ -135,7 +135,7 @@ if type(taken) == 'table' then
     redis.call('HDEL', KEYS[2], ARGV[1])
     return taken
 end
-if is_patient then
+if is_longest_waiter then
     redis.pcall('DEL', KEYS[4])
 end
 return ARGV[1]

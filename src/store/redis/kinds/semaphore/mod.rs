@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 
 use redis::{Value, cmd};
 
-use super::{InRedis, Reply};
+use super::{DELETE, InRedis, Reply};
 use crate::{
     domain::{
         Claim, Failure, Name, Object, Outcome, Owner, Place, ReleaseMode, ReleaseReply,
         RemoteWaiters, Renewal, Verdict,
     },
     store::{
-        LATEST, LONGEST_WAITER_RESTS, LONGEST_WAITER_TURN, RECEIPT_RESTS,
+        LATEST_EXECUTION, LONGEST_WAITER_TURN, PERMITS_KEPT_FOR, RECEIPT_KEPT_FOR,
         redis::{
             RedisStore,
             ask::Request,
@@ -28,7 +28,6 @@ static RELEASE: LazyLock<Script> = script!("release");
 static SET: LazyLock<Script> = script!("../receipt", "set_if_absent");
 static ADD: LazyLock<Script> = script!("../receipt", "../number", "add");
 static DRAIN: LazyLock<Script> = script!("../receipt", "../number", "drain");
-static DELETE: LazyLock<Script> = script!("../receipt", "../number", "delete");
 
 pub(in crate::store::redis) struct Semaphore;
 
@@ -51,14 +50,14 @@ impl InRedis for Semaphore {
             Some(Place::Waited(time)) => millis(time).to_string(),
             _ => String::new(),
         };
-        let rests = [LONGEST_WAITER_RESTS, LONGEST_WAITER_TURN].map(millis);
+        let times = [PERMITS_KEPT_FOR, LONGEST_WAITER_TURN].map(millis);
         let asks = (claim.owner.as_str(), claim.units());
         let [holders, withdrawn, longest_waiter] = own_keys(name);
         let request = Request::of(
             name,
             &ACQUIRE,
             &[&holders, &withdrawn, &longest_waiter],
-            (asks, waited, &rests, Self::channel(name)),
+            (asks, waited, &times, Self::channel(name)),
         );
         store.ask(request.read(|reply| verdict(store, reply, claim))).await
     }
@@ -70,7 +69,7 @@ impl InRedis for Semaphore {
             ReleaseMode::Leave => "leave",
             ReleaseMode::Broadcast | ReleaseMode::HandOver => "back",
         };
-        let arguments = (claim.owner.as_str(), Self::channel(name), millis(LATEST), mode);
+        let arguments = (claim.owner.as_str(), Self::channel(name), millis(LATEST_EXECUTION), mode);
         let [holders, withdrawn, longest_waiter] = own_keys(name);
         let request =
             Request::of(name, &RELEASE, &[&holders, &withdrawn, &longest_waiter], arguments);
@@ -125,7 +124,7 @@ pub(crate) enum Change {
 }
 
 /// Changes the number of permits. A repeated request with the same `receipt` within
-/// [`RECEIPT_RESTS`] changes nothing, and returns the same reply.
+/// [`RECEIPT_KEPT_FOR`] changes nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
@@ -134,14 +133,16 @@ pub(crate) async fn change(
 ) -> Reply<i64> {
     let [receipt, holders] = [keys::receipt("semaphore", name, receipt), keys::holders(name)];
     let others = [&*receipt, &*holders];
-    let (script, others, permits) = match change {
-        Change::SetIfAbsent(permits) => (&SET, &others[..], Some(i64::from(permits))),
-        Change::Add(permits) => (&ADD, &others[..1], Some(permits)),
-        Change::Drain => (&DRAIN, &others[..1], None),
-        Change::Delete => (&DELETE, &others[..], None),
+    let channel = || Semaphore::channel(name);
+    let (script, others, permits, channel) = match change {
+        Change::SetIfAbsent(count) => (&SET, &others[..], Some(i64::from(count)), Some(channel())),
+        Change::Add(count) => (&ADD, &others[..1], Some(count), Some(channel())),
+        Change::Drain => (&DRAIN, &others[..1], None, None),
+        // The deletion is not published: it frees no permits.
+        Change::Delete => (&DELETE, &others[..], None, Some(String::new())),
     };
-    let permits = permits.map(|permits| (permits, Semaphore::channel(name)));
-    store.apply::<Semaphore>(name, script, others, (permits, millis(RECEIPT_RESTS))).await
+    let arguments = (permits, channel, millis(RECEIPT_KEPT_FOR));
+    store.apply::<Semaphore>(name, script, others, arguments).await
 }
 
 /// Reads the reply to an acquisition: the owner if permits were granted, otherwise `{pttl}`.

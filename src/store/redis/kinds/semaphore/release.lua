@@ -3,7 +3,7 @@
 --   KEYS[1]  semaphore  counter of free permits
 --   KEYS[2]  holders    hash {owner: permits}
 --   KEYS[3]  withdrawn  zset {owner: millisecond since 1970 until which it is rejected}
---   KEYS[4]  patient    hash {owner, permits, since, until, began}
+--   KEYS[4]  longest    hash {owner, permits, since, until, began}
 --   ARGV[1]  owner      of the permits
 --   ARGV[2]  channel    on which the number of free permits is published
 --   ARGV[3]  refused    milliseconds for which a request of this owner may still be in flight

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     domain::{Failure, Name, Owner},
     store::{
-        MAX_VALUE_BYTES, RECEIPT_RESTS,
+        MAX_VALUE_BYTES, RECEIPT_KEPT_FOR,
         redis::{
             RedisStore,
             ask::Request,
@@ -50,7 +50,7 @@ pub(crate) async fn change(
         Change::Remove => "SREM",
     };
     let receipt = keys::receipt("set", name, receipt);
-    let arguments = (millis(RECEIPT_RESTS), verb, elements);
+    let arguments = (millis(RECEIPT_KEPT_FOR), verb, elements);
     let request = Request::of(name, &CHANGE, &[&receipt], arguments);
     let read = |reply: &Value| data::changed(reply).map(|it| it != Changed::No);
     store.ask(request.read(read)).await
@@ -59,7 +59,7 @@ pub(crate) async fn change(
 /// Removes any element, and returns it.
 pub(crate) async fn pop(store: &RedisStore, name: &Name, receipt: &Owner) -> Reply<Changed> {
     let receipt = keys::receipt("set", name, receipt);
-    let arguments = (millis(RECEIPT_RESTS), MAX_VALUE_BYTES);
+    let arguments = (millis(RECEIPT_KEPT_FOR), MAX_VALUE_BYTES);
     let request = Request::of(name, &POP, &[&receipt], arguments);
     let read: fn(&Value) -> Result<Changed, Failure> = data::changed;
     store.ask(request.read(read)).await

@@ -1,19 +1,20 @@
--- latch/delete: opens a latch, whatever its count.
+-- delete: deletes a counter, whatever its number: opens a latch, or deletes a semaphore.
 --
---   KEYS[1]  latch    counter
+--   KEYS[1]  counter  of a latch, or of the free permits of a semaphore
 --   KEYS[2]  receipt  reply to this request, kept for a minute
---   ARGV[1]  channel  on which `0` announces that the latch is open
+--   KEYS[3]  holders  hash {owner: permits}, only of a semaphore
+--   ARGV[1]  channel  on which `0` announces that a latch is open; empty for a semaphore
 --   ARGV[2]  rest     milliseconds for which the receipt is kept
 --
---   1   the latch existed
---   0   the latch did not exist
+--   1   the counter existed
+--   0   the counter did not exist
 --
 -- Redisson publishes `1` (closed) when it deletes a latch, so its waiters keep waiting. Leasehold
 -- publishes `0`, which Redisson's waiters understand as open. GET comes first because it rejects a
 -- key of another type, which DEL would delete. The DEL of the receipt changes nothing, but after a
 -- DEL a full server also accepts the other writes of the script.
 --
--- Time: GET, GET, DEL, SET and SET; DEL and PUBLISH when the latch existed.
+-- Time: GET, GET, DEL, SET and SET; DEL when the counter existed, and PUBLISH for a latch.
 
 local before = answered(KEYS[2])
 if before then
@@ -31,6 +32,8 @@ if not there then
     return answer(KEYS[2], ARGV[2], 0)
 end
 
-redis.call('DEL', KEYS[1])
-redis.pcall('PUBLISH', ARGV[1], '0')
+redis.call('DEL', unpack({KEYS[1], KEYS[3]}))
+if ARGV[1] ~= '' then
+    redis.pcall('PUBLISH', ARGV[1], '0')
+end
 return answer(KEYS[2], ARGV[2], 1)
