@@ -156,7 +156,9 @@ fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
 /// Builds the tests and returns the output of cargo. A little optimisation makes simulations three
 /// times as fast.
 ///
-/// The profile of dependencies must stay the same. Otherwise cargo would build them again.
+/// The profile of dependencies must stay the same. Otherwise cargo would build them again. But
+/// testkit contains the path of its sources, so the copy must not replace the project's own build
+/// of it.
 fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     let mut cargo = Command::new(env!("CARGO"));
     // `cargo run` sets variables that describe this program. If a dependency reads these variables,
@@ -172,6 +174,7 @@ fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
         .args(["--message-format", "json-render-diagnostics"])
         .args(["--config", "profile.dev.package.leasehold.opt-level=1"])
         .args(["--config", "profile.dev.package.leasehold-link.opt-level=1"])
+        .args(["--config", "profile.dev.package.testkit.opt-level=1"])
         .env("CARGO_TARGET_DIR", target)
         .output()
         .map_err(|error| format!("cargo: {error}"))?;
