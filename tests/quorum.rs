@@ -145,7 +145,6 @@ async fn quorum_hold_ends_with_its_majority_or_its_lease() {
     for (change, servers, lease, reason) in [
         (lose, 0..3, None, LostReason::NotOwned),
         (MemoryStore::stall, 0..3, None, LostReason::Expired),
-        // The holder does not request a hold with a fixed lease again.
         (lose, 4..5, Some(secs(20)), LostReason::Expired),
     ] {
         let (setup, start) = (Setup::new(5), Instant::now());
@@ -167,6 +166,20 @@ async fn quorum_hold_ends_with_its_majority_or_its_lease() {
             let (waited, _guard) = setup.waits().await;
             assert!(waited >= TTL && waited < TTL + secs(5), "{waited:?}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_renewed_quorum_hold_is_requested_again() {
+    for (lease, held) in [(None, 5), (Some(secs(20)), 4)] {
+        let setup = Setup::known(5).await;
+        setup.stop(4..5);
+        let lock = lease.map_or_else(|| setup.lock(), |lease| setup.lock().lease(lease));
+        let _guard = lock.acquire().await.unwrap();
+        sleep(secs(1)).await;
+        setup.servers[4].resume();
+        sleep(secs(5)).await;
+        setup.is_held_at(held).await;
     }
 }
 

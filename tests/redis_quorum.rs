@@ -118,9 +118,9 @@ async fn quorum_connects_to_three_of_five_servers() {
     five.servers[2].stop();
     let error = QuorumClient::connect(five.servers.each_ref().map(Redis::url)).await.unwrap_err();
     assert!(matches!(error, Error::Connect { permanent: false, .. }), "{error}");
-    let stopped = five.servers[..3].iter().map(|server| {
-        let port = server.port();
-        format!("127.0.0.1:{port}: no server listens at the address (connection refused)")
+    let stopped = five.servers[..3].iter().zip(1..).map(|(server, number)| {
+        let reason = "no server listens at the address (connection refused)";
+        format!("server {number}, 127.0.0.1:{}: {reason}", server.port())
     });
     let stopped = stopped.collect::<Vec<_>>().join("; ");
     assert_eq!(

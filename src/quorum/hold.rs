@@ -9,16 +9,11 @@
 //! the restorer first waits for one *ttl*. By then, a forced release at the other servers has ended
 //! the hold. If the hold still has a majority, no other client holds the lock.
 
-use std::{
-    future::{pending, ready},
-    slice,
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::ready, slice, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt,
-    future::select_all,
+    future::join_all,
     stream::{FuturesUnordered, StreamExt},
 };
 use tokio::{
@@ -57,17 +52,23 @@ pub struct QuorumGuard {
 
 impl QuorumGuard {
     /// Returns the guard of a lock that a majority granted by `votes`, and starts its restorer. The
-    /// restorer also awaits the `late` votes. It ends when a grant ends and no majority is left.
+    /// restorer also awaits the `late` votes. It ends with the hold, and then releases what is left.
     pub(super) fn new(members: &Arc<[Lock]>, (votes, late): Majority) -> Self {
         let grants = Mutex::new(members.iter().map(|_| None).collect());
         let over = watch::Sender::new(None);
         let hold = Arc::new(QuorumHold { members: Arc::clone(members), grants, over });
         let voted: Vec<_> = votes.into_iter().map(|vote| hold.add(vote)).collect();
-        let restored = Arc::clone(&hold);
+        let (restored, mut over) = (Arc::clone(&hold), hold.over.subscribe());
         tokio::spawn(async move {
             let late = late.into_iter().map(|vote| restored.keep(restored.voted(vote)).boxed());
             let voted = voted.into_iter().map(|number| restored.keep(ready(number)).boxed());
-            select_all(voted.chain(late)).await;
+            tokio::select! {
+                // The hold may have ended before this task was polled for the first time.
+                biased;
+                _ = over.wait_for(Option::is_some) => {}
+                _ = join_all(voted.chain(late)) => {}
+            }
+            drop(restored.close(LostReason::Released));
         });
         Self { context: QuorumContext { hold } }
     }
@@ -239,16 +240,15 @@ impl QuorumHold {
     }
 
     /// Removes the grant of a server, which has ended for this reason. If the remaining grants are
-    /// no majority, ends the hold and releases these grants. Returns whether the hold remains.
+    /// no majority, ends the hold. Returns whether the hold remains.
     fn remove(&self, number: usize, reason: LostReason) -> bool {
         let ended = self.grants.lock()[number].take();
         let held = self.grants.lock().iter().flatten().filter(|grant| grant.is_held()).count();
-        let is_held = held >= self.need() && self.over.borrow().is_none();
-        if !is_held {
-            drop(self.close(reason));
+        if held < self.need() {
+            self.end(reason);
         }
         drop(ended);
-        is_held
+        self.over.borrow().is_none()
     }
 
     /// Ends the hold, and returns its grants in reverse order: the grant of the first server comes
@@ -275,7 +275,6 @@ impl QuorumHold {
     }
 
     /// Requests the lock at a server whenever it has no grant of the server, which has `voted`.
-    /// Returns when the hold has ended.
     async fn keep(&self, voted: impl Future<Output = usize>) {
         let number = voted.await;
         let lock = &self.members[number];
@@ -290,14 +289,14 @@ impl QuorumHold {
                     if !self.remove(number, reason) {
                         return;
                     }
-                    let not_owned = reason == LostReason::NotOwned;
-                    let is_forced = not_owned && has_kept_its_data(lock, granted).await;
+                    let may_be_forced = is_renewed && reason == LostReason::NotOwned;
+                    let is_forced = may_be_forced && has_kept_its_data(lock, granted).await;
                     if is_forced { ttl } else { Duration::ZERO }
                 }
             };
             if !is_renewed {
                 // A hold with a fixed lease is neither renewed nor requested again.
-                return pending().await;
+                return;
             }
             sleep(pause).await;
             self.voted(ask(&self.members, number, None)).await;
@@ -309,6 +308,24 @@ impl QuorumHold {
 mod tests {
     use super::*;
     use crate::{Client, MemoryStore, QuorumClient};
+
+    /// A hold may end before its restorer runs for the first time.
+    #[tokio::test(start_paused = true)]
+    async fn restorer_ends_with_its_hold() {
+        let tasks = || Handle::current().metrics().num_alive_tasks();
+        let servers = [(); 3].map(|()| MemoryStore::new());
+        let quorum = QuorumClient::of(servers.each_ref().map(Client::with_store)).unwrap();
+        let renewed = quorum.lock("door").unwrap();
+        for lock in [renewed.clone(), renewed.lease(Duration::from_secs(60))] {
+            drop(lock.acquire().await.unwrap());
+            sleep(Duration::from_secs(1)).await;
+            let (granted, before) = (|| quorum.clients()[0].stats().granted, tasks());
+            lock.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
+            let after = granted();
+            sleep(Duration::from_secs(10)).await;
+            assert_eq!((granted(), tasks()), (after, before));
+        }
+    }
 
     /// The first two of three servers stop, so the holder renews its hold only at the third one.
     #[tokio::test(start_paused = true)]

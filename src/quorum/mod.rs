@@ -155,9 +155,9 @@ fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
     }
     failed.sort_by_key(|(number, _)| *number);
     let (mut reasons, mut first) = (String::new(), None);
-    for (_, error) in &failed {
+    for (number, error) in &failed {
         if let Error::Connect { server, reason, source, .. } = error {
-            reasons += &format!("{server}: {reason}; ");
+            reasons += &format!("server {}, {server}: {reason}; ", number + 1);
             first = first.or_else(|| source.clone());
         }
     }

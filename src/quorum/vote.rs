@@ -135,11 +135,12 @@ pub(super) async fn mark_new(members: &[Lock], votes: &mut [Vote], request: Data
         let age = timeout(VOTE_TIMEOUT, data_age(&members[*number], request)).await;
         // If the request fails, the server is also new in the next vote.
         let (Ok(Ok(age)), Ok(reply)) = (age, vote) else { return };
-        reply.data_age = age;
-        if matches!(request, DataAge::Note) {
-            tracing::warn!(target: "leasehold",
+        // The grant may be older than this age, if another client has noted the age.
+        match request {
+            DataAge::Note => tracing::warn!(target: "leasehold",
                 lock = %members[*number].name(), server = *number + 1,
-                "server of a quorum is new or lost its data: its vote counts after one lease");
+                "server of a quorum is new or lost its data: its vote counts after one lease"),
+            _ => reply.data_age = age,
         }
     }))
     .await;

@@ -189,6 +189,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Unit("quorum::hold::tests::restorer_ends_with_its_hold"),
+        Defect {
+            says: "the restorer of a quorum hold does not end with the hold",
+            edits: &[Edit {
+                file: "src/quorum/hold.rs",
+                from: "_ = over.wait_for(Option::is_some) => {}\n                _ = join_all",
+                to: "_ = over.wait_for(|_| false) => {}\n                _ = join_all",
+            }],
+        },
+    ),
+    (
         Finder::Unit(
             "quorum::vote::tests::vote_does_not_count_if_the_server_loses_its_data_meanwhile",
         ),
