@@ -21,7 +21,7 @@ async fn main() {
 
 async fn show() -> Result<(), Error> {
     let place = Place::chosen();
-    println!("Leasehold on {}", place.said());
+    println!("Leasehold on {}", place.name());
     let (ada, bob) = (place.client().await?, place.client().await?);
 
     println!("\n1. One holder at a time, in all processes together");
@@ -115,7 +115,7 @@ impl Place {
     }
 
     /// Returns a description without the URL, which may contain a password.
-    fn said(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Self::Memory(_) => "a simulated Redis (set REDIS_URL for a real one)",
             Self::Redis(_) => "Redis, at REDIS_URL",

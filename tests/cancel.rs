@@ -851,7 +851,7 @@ async fn work_is_dropped_when_its_run_is_dropped() {
     let (lock, dropped) = (world.door(), Arc::new(AtomicBool::new(false)));
     let reported = DropFlag(Arc::clone(&dropped));
     let mut run = Box::pin(lock.run(async |_held| {
-        let _told = reported;
+        let _reported = reported;
         std::future::pending::<()>().await;
     }));
     assert!(poll!(&mut run).is_pending());

@@ -654,9 +654,10 @@ async fn unreachable_node_is_logged_with_its_slots_until_it_returns() {
     let words = "names in slots 5461 to 10921 cannot be locked";
     comes_true("the client logs the unreachable node", || warned(&log, words) == 1).await;
     nodes[1].start_again();
-    let is_told = |line: &str| line.contains("deployment hazard resolved") && line.contains(words);
+    let is_logged =
+        |line: &str| line.contains("deployment hazard resolved") && line.contains(words);
     let until_over = async {
-        while !log.text().lines().any(is_told) {
+        while !log.text().lines().any(is_logged) {
             sleep(ms(5)).await;
         }
     };

@@ -307,9 +307,9 @@ async fn silent_other_primary_stays_a_hazard() {
     let client = client.connect(&url([&primary, &replica])).await.unwrap();
     replica.promote();
     let words = "is also a primary";
-    let is_told = |it: &str| it.contains("deployment hazard detected") && it.contains(words);
+    let is_logged = |it: &str| it.contains("deployment hazard detected") && it.contains(words);
     within(secs(30), "the client logs the second primary", async {
-        while !log.text().lines().any(is_told) {
+        while !log.text().lines().any(is_logged) {
             sleep(ms(50)).await;
         }
     })

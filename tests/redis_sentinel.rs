@@ -708,9 +708,10 @@ async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
     release_guard(acquired(&client, "door").await).await;
 
     redis.fail_over();
-    let is_told = |line: &str| line.contains("connection still lost") && line.contains("WRONGPASS");
+    let is_logged =
+        |line: &str| line.contains("connection still lost") && line.contains("WRONGPASS");
     let until_logged = async {
-        while !log.text().lines().any(is_told) {
+        while !log.text().lines().any(is_logged) {
             sleep(ms(5)).await;
         }
     };

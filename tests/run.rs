@@ -347,7 +347,7 @@ mod lost {
         let start = Instant::now();
         let lock = world.lock.clone().lease(secs(10));
         let ran = in_full(&lock, async |_held| {
-            let _told = reported;
+            let _reported = reported;
             pending::<()>().await;
         });
 
@@ -550,7 +550,7 @@ mod signalled {
         let start = Instant::now();
         let lock = world.lock.clone().lease(secs(10)).on_loss(GRACE);
         let ran = in_full(&lock, async |_held| {
-            let _told = reported;
+            let _reported = reported;
             pending::<()>().await;
         });
         assert_eq!(ran.await.unwrap(), stopped(LostReason::Expired));

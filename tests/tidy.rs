@@ -447,7 +447,7 @@ fn script(path: &str, text: &str, listed: &BTreeSet<String>) -> Vec<String> {
     expect(time, "the header does not end with a `-- Time:` line".into());
     expect(listed.contains(path), "nothing lists it".into());
 
-    let (output, used) = (said_arguments(&header), used_arguments(&body));
+    let (output, used) = (named_arguments(&header), used_arguments(&body));
     for argument in used.difference(&output) {
         expect(false, format!("{argument} is used, and not in the header"));
     }
@@ -463,7 +463,7 @@ fn script(path: &str, text: &str, listed: &BTreeSet<String>) -> Vec<String> {
 }
 
 /// The arguments in the signature of a header, such as `KEYS[1]`. `KEYS[i]` stands for all keys.
-fn said_arguments(header: &[&str]) -> BTreeSet<String> {
+fn named_arguments(header: &[&str]) -> BTreeSet<String> {
     let lines = header.iter().filter_map(|line| line.strip_prefix("--   "));
     lines.flat_map(arguments).collect()
 }

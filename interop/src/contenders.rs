@@ -123,7 +123,7 @@ impl Contenders {
             "hold_us": micros(self.hold),
             "rest_us": micros(self.rest),
             "stubborn": self.stubborn,
-            "until_told": self.until_stopped,
+            "until_stopped": self.until_stopped,
         })
     }
 }

@@ -871,12 +871,12 @@ fn published(lines: &[String]) -> Vec<String> {
 fn deed(line: &str) -> Option<String> {
     let (_, words) = line.split_once("] \"")?;
     let words: Vec<_> = words.trim_end_matches('"').split("\" \"").collect();
-    let is_told = line.contains(" lua] ");
+    let is_from_a_script = line.contains(" lua] ");
     match words[..] {
         ["EVALSHA", _, "2", "door", _, owner, ttl, ..] if ttl == "30000" => {
             Some(format!("EVALSHA {owner} {ttl}"))
         }
-        ["HDEL" | "HSET" | "PEXPIRE", "door", ..] | ["PUBLISH", ..] if is_told => {
+        ["HDEL" | "HSET" | "PEXPIRE", "door", ..] | ["PUBLISH", ..] if is_from_a_script => {
             Some(words.join(" "))
         }
         _ => None,

@@ -155,22 +155,22 @@ async fn replication_is_reported_as_in_redis() {
     for (real, twin) in [(&master, &twin), (&slave, &replica)] {
         let mut speaker = Speaker::to(twin).await;
         let output = real.command(&["INFO", "replication"]).text().replace("\r\n", " ");
-        let twin_said = speaker.ask("INFO replication").await;
-        assert_eq!(without_numbers(&twin_said), without_numbers(&output));
+        let twin_info = speaker.ask("INFO replication").await;
+        assert_eq!(without_numbers(&twin_info), without_numbers(&output));
         let role = real.command(&["ROLE"]);
         let twin_role = speaker.ask("ROLE").await;
         let first = role.list()[0].text();
         assert!(twin_role.contains(&format!(" {first} ")), "{twin_role}, {role:?}");
         for odd in ["WAIT x 1", "WAIT 1 x", "WAIT 1 -1", "WAIT 0 0", "WAIT 1 0", "WAIT 1"] {
-            let real_said = said_to(real, odd);
-            assert_eq!(speaker.ask(odd).await, real_said, "{odd}");
+            let real_reply = reply_to(real, odd);
+            assert_eq!(speaker.ask(odd).await, real_reply, "{odd}");
         }
         assert_eq!(speaker.ask("SET k v").await.starts_with("-READONLY"), first == "slave");
     }
 }
 
 /// Returns the bytes that a real server replies.
-fn said_to(redis: &Redis, command: &str) -> String {
+fn reply_to(redis: &Redis, command: &str) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", redis.port())).unwrap();
     let words: Vec<_> = command.split(' ').collect();

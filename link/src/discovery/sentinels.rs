@@ -292,7 +292,7 @@ impl Sentinels {
     /// Logs a hazard if no sentinel names the primary. Called after each failure of a sentinel,
     /// also if the sentinel is not in the URL.
     fn log_hazard(&self) {
-        if self.known.lock().lacks_primary_anew(&self.watched.sentinels) {
+        if self.known.lock().newly_lacks_primary(&self.watched.sentinels) {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
             let remedy = hazard.remedy();
             tracing::warn!(target: "leasehold", master, %hazard, remedy, "deployment hazard detected");
@@ -491,7 +491,7 @@ impl Sentinels {
 impl Known {
     /// Returns whether no sentinel names the primary and this was not logged yet. If so, marks this
     /// as logged.
-    fn lacks_primary_anew(&mut self, sentinels: &[Address]) -> bool {
+    fn newly_lacks_primary(&mut self, sentinels: &[Address]) -> bool {
         let is_new = self.views.name_no_primary(sentinels) && !self.hazard_logged;
         self.hazard_logged |= is_new;
         is_new

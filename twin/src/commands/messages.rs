@@ -70,7 +70,7 @@ fn subscribe(core: &mut Core, call: &Call<'_>, scope: Scope) -> Answer {
 
 fn unsubscribe(core: &mut Core, call: &Call<'_>, scope: Scope) -> Answer {
     let named: Vec<_> = call.after(1).iter().map(|channel| channel.to_vec()).collect();
-    let channels = if named.is_empty() { core.heard_by(call.client, scope) } else { named };
+    let channels = if named.is_empty() { core.subscribed_by(call.client, scope) } else { named };
     for channel in &channels {
         let count = core.unsubscribe(call.client, scope, channel);
         core.say(call.client, &confirmed(call.spec.name, Reply::bulk(channel), count));

@@ -290,7 +290,7 @@ impl Core {
         self.clients.by_id.get(&id).is_some_and(|client| !client.channels.is_empty())
     }
 
-    pub(crate) fn heard_by(&self, id: u64, scope: Scope) -> Vec<Vec<u8>> {
+    pub(crate) fn subscribed_by(&self, id: u64, scope: Scope) -> Vec<Vec<u8>> {
         let client = self.clients.by_id.get(&id);
         let all = client.into_iter().flat_map(|client| &client.channels);
         all.filter(|(it, _)| *it == scope).map(|(_, name)| name.clone()).collect()

@@ -309,7 +309,7 @@ impl Task {
                     rounds: command.number("rounds").unwrap_or(u64::MAX),
                     until: limit.map(|limit| began + limit),
                     stubborn: command.0["stubborn"] == true,
-                    until_stopped: command.0["until_told"] == true,
+                    until_stopped: command.0["until_stopped"] == true,
                 },
             ));
         }

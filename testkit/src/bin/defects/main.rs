@@ -75,8 +75,8 @@ struct Case {
 }
 
 impl Case {
-    /// Whether a simulation or a test of `link` must find the defect.
-    fn is_told(&self) -> bool {
+    /// Whether a simulation or a test of `link` must find the defect, and no unit test of the library.
+    fn is_no_unit_test(&self) -> bool {
         !matches!(self.finder, Finder::Unit(_))
     }
 }
@@ -168,7 +168,8 @@ impl Searches {
     /// the defects that were not found.
     fn run(&self, cases: &[Case]) -> Result<Vec<Case>, String> {
         // Tests that wait for servers come first. Simulations, which only compute, come last.
-        let (stories, tests): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.is_told());
+        let (stories, tests): (Vec<_>, Vec<_>) =
+            cases.iter().partition(|case| case.is_no_unit_test());
         let sound = finders(cases).into_iter().map(Search::Nothing);
         let defects = tests.into_iter().chain(stories).copied().map(Search::Defect);
         let left = Mutex::new(sound.chain(defects).collect());

@@ -75,9 +75,9 @@ final class Crowd {
         holdNanos = TimeUnit.MICROSECONDS.toNanos(command.number("hold_us", 0));
         restNanos = TimeUnit.MICROSECONDS.toNanos(command.number("rest_us", 0));
         stubborn = command.is("stubborn");
-        untilTold = command.is("until_told");
+        untilTold = command.is("until_stopped");
         if (!command.has("rounds") && !command.has("seconds") && !untilTold) {
-            throw new IllegalArgumentException("a crowd needs `rounds`, `seconds` or `until_told`");
+            throw new IllegalArgumentException("a crowd needs `rounds`, `seconds` or `until_stopped`");
         }
     }
 
