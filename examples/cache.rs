@@ -1,5 +1,8 @@
 //! A cache that all processes share. It asks a slow service only once for each key.
 //!
+//! **Its entries have no TTL, so the map grows, and keeps each price for ever**, unless a client
+//! removes it. Remove old entries with `remove`, or insert values with `insert_for`.
+//!
 //! Run this example in two terminals with the same `REDIS_URL`. Without `REDIS_URL`, the two
 //! "processes" are two tasks of this process.
 

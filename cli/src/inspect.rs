@@ -366,7 +366,8 @@ pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
         (
             found.set_aside > 0,
             "elements were set aside",
-            "a codec could not read these elements: see the list leasehold_queue__aside",
+            "no worker can use these elements, which are unreadable or too long: see the list \
+             leasehold_queue__aside",
         ),
         (
             found.number.is_some_and(|it| it < 0),

@@ -96,7 +96,7 @@ macro_rules! streams {
         #[doc = concat!("A [`", stringify!($type), "`](crate::", stringify!($type),
             ") for threads.")]
         #[doc = $crate::primitives::thread_example!($object: $($example),+)]
-        #[must_use = "it reads nothing until its next item is asked for"]
+        #[must_use = "a stream sends no request until `next` is called"]
         pub struct $type<$($item,)+ $($codec = Text),+> {
             core: Arc<Core>,
             inner: primitives::$type<$($item,)+ $($codec),+>,

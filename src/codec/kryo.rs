@@ -212,10 +212,32 @@ fn of_class(class: u8, bytes: &[u8]) -> Result<&[u8], CodecError> {
         [first, rest @ ..] if *first == class => Ok(rest),
         [0] => Err(CodecError::new("the value is null")),
         [] => Err(broken()),
-        [first, ..] => Err(CodecError::new(format!(
-            "the bytes have the Kryo class number {first}, not {class}"
-        ))),
+        [first, ..] => Err(of_another_class(*first, class)),
     }
+}
+
+fn of_another_class(first: u8, class: u8) -> CodecError {
+    CodecError::new(match (types(first), types(class)) {
+        (Some((found, rust)), Some((wanted, wanted_rust))) => {
+            let article = if class == INT { "an" } else { "a" };
+            format!(
+                "the value is a Java {found} (`{rust}`), not {article} {wanted} (`{wanted_rust}`)"
+            )
+        }
+        _ => format!("the bytes have the Kryo class number {first}, not {class}"),
+    })
+}
+
+/// Returns the names of the types of a class in Java and in Rust.
+fn types(class: u8) -> Option<(&'static str, &'static str)> {
+    Some(match class {
+        INT => ("Integer", "i32"),
+        STRING => ("String", "String"),
+        BOOLEAN => ("Boolean", "bool"),
+        LONG => ("Long", "i64"),
+        DOUBLE => ("Double", "f64"),
+        _ => return None,
+    })
 }
 
 fn broken() -> CodecError {
@@ -279,7 +301,9 @@ mod tests {
     #[test]
     fn kryo_codec_refuses_a_value_of_another_class() {
         let error = Codec::<i64>::decode(&Kryo5Text, &[2, 0x54]).unwrap_err();
-        assert_eq!(error.to_string(), "the bytes have the Kryo class number 2, not 9");
+        assert_eq!(error.to_string(), "the value is a Java Integer (`i32`), not a Long (`i64`)");
+        let float = Codec::<i32>::decode(&Kryo5Text, &[4, 0, 0, 0, 0]).unwrap_err();
+        assert_eq!(float.to_string(), "the bytes have the Kryo class number 4, not 2");
         let null = Codec::<String>::decode(&Kryo5Text, &[0]).unwrap_err();
         assert_eq!(null.to_string(), "the value is null");
         for odd in [&[3, 0xff][..], &[3, 0x81, 0], &[3, 0x82, 0xff], &[3, 0x80], &[3, 0x83, 0xe0]] {

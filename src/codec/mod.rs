@@ -92,7 +92,7 @@ pub trait Codec<T>: Clone + fmt::Debug + Send + Sync + 'static {
 /// assert_eq!(totals.get(&"42".to_owned()).await?, Some(7));
 /// # Ok(()) }
 /// ```
-#[diagnostic::on_unimplemented(message = "`{Self}` cannot stand for a `{T}` of the codec `{C}`")]
+#[diagnostic::on_unimplemented(message = "codec `{C}` cannot encode `{Self}` as a `{T}`")]
 pub trait Encode<T, C> {
     /// Returns the bytes that `codec` writes.
     ///

@@ -49,7 +49,8 @@ pub struct Inspection {
     /// The entries of a map, the elements of a set, or the elements of a queue that no client has
     /// claimed.
     pub size: Option<u64>,
-    /// How many elements of a queue are set aside, because a codec could not read them.
+    /// How many elements of a queue are set aside, because no worker can use them: they are
+    /// unreadable or too long.
     pub set_aside: u64,
     /// The last fencing token of the lock.
     pub token: Option<u64>,

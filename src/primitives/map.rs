@@ -35,7 +35,9 @@ const VALUE_OF: &str = "value of";
 /// `RMap` or the `RMapCacheNative` of the same name. If Java uses the map, too, set the
 /// [codecs](crate::codec) that Java uses. The default is [`Text`] for keys and values. If the codec
 /// of the keys is wrong, there is no error: the map does not find entries of Java, and the locks of
-/// its keys have other names than in Java.
+/// its keys have other names than in Java. If the codec of the values is wrong, there is an error
+/// only if it cannot read the bytes. [`Bytes`](crate::codec::Bytes) reads all bytes, and [`Text`]
+/// with `String` reads all UTF-8, so calls then return a wrong value.
 ///
 /// Methods take a key as a `&K`, and if `K` is `String`, also as a `&str`: see [`Encode`].
 ///
@@ -101,6 +103,9 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
     /// With notifications, guarded writes of a [guard](Self::insertion) notify, too. When a
     /// [TTL](Self::insert_for) ends, nothing notifies Java. If a Java process misses a message, the
     /// message is not repeated: see Redisson's `reconnectionStrategy`.
+    ///
+    /// By default, Java reads replicas. So after the message, Java may read the old value from a
+    /// replica that lags, and cache it: set `readMode=MASTER` in Java.
     #[doc = example!(orders:
         "let orders = orders.notify_local_caches(true);",
         "orders.insert(\"42\", &7).await?;")]
@@ -127,7 +132,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// # Errors
     ///
-    /// [`Error::Codec`] if another codec wrote the value, and [`Error::ValueTooLong`] if it is too
+    /// [`Error::Codec`] if the codec cannot read the value, and [`Error::ValueTooLong`] if it is too
     /// long. [`Error::Unavailable`] if the store did not reply within the [request
     /// timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`], [`Error::Forbidden`],
     /// [`Error::Refused`] and [`Error::WrongType`] if the store rejects the request.
@@ -289,7 +294,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
 
     /// Sets the value of `key` to `new` if the value is `old`, and returns whether it did so.
     ///
-    /// Redis compares the bytes of the values: see [`codec`](crate::codec).
+    /// Redis compares the bytes of the values: see [`codec`](crate::codec). If another codec wrote
+    /// the value, the bytes may differ, and the call then returns `false`.
     #[doc = like!(change "insert")]
     #[doc = example!(orders:
         "orders.insert(\"42\", &7).await?;",
@@ -362,8 +368,12 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         Ok(())
     }
 
-    /// Returns the value of `key`. If there is no value, only one task of all processes computes
+    /// Returns the value of `key`. If there is no value, one task among all processes computes
     /// it, and the other tasks wait for the value.
+    ///
+    /// **The inserted entry has no TTL, so the map grows, and keeps each value for ever**, unless a
+    /// client removes it. Remove old entries with [`remove`](Self::remove), or insert values with
+    /// [`insert_for`](Self::insert_for).
     ///
     /// The computing task holds the [lock](Self::lock) of the key while `compute` runs. It then
     /// inserts the value with a guarded write, which checks the lock and inserts in one step. If
@@ -521,8 +531,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Returns the write that sets the value of `key`, for [`Guard::write`](crate::Guard::write).
     ///
     /// [`Guard::write`](crate::Guard::write) checks the hold and writes in one step, and may
-    /// combine several writes. In a cluster, the lock has to be in the slot of the map. The locks
-    /// of the map's keys are in this slot.
+    /// combine several writes. The guard's lock need not belong to this key. In a cluster, the lock
+    /// has to be in the slot of the map. The locks of the map's keys are in this slot.
     ///
     /// # Errors
     ///
@@ -619,7 +629,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
 #[doc = example!(orders:
     "let mut entries = orders.stream();",
     "assert_eq!(entries.next().await?, None);")]
-#[must_use = "it reads nothing until its next entry is asked for"]
+#[must_use = "a stream sends no request until `next` is called"]
 pub struct MapStream<K, V, KC = Text, VC = Text> {
     map: Map<K, V, KC, VC>,
     pages: Pages,

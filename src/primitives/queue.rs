@@ -72,8 +72,9 @@ impl<T, C> Queue<T, C> {
 
     lasts!("leasehold::Client", "queue::<String>", "claim", "worker");
 
-    /// Sets how a waiting worker notices a new element. Default: by pub/sub messages, and by a
-    /// request every 250 ms, because a push by Java sends no message.
+    /// Sets how a waiting worker notices a new element. Default: by pub/sub messages, and by
+    /// requests by a timer, because a push by Java sends no message. So the worker notices an
+    /// element of Java after at most 0.32 s plus a round trip, and later if the server is slow.
     ///
     /// With [`WaitStrategy::Polling`], you set the interval of the requests, and the client does
     /// not subscribe to messages.
@@ -173,8 +174,9 @@ impl<T, C: Codec<T>> Queue<T, C> {
     ///
     /// Waiting tasks of one client claim in the order in which they came. Only one of them sends
     /// requests at a time. If a Leasehold client pushes an element, a waiting task claims it at
-    /// once. **If Java pushes an element, a waiting task claims it up to 250 ms later**, because
-    /// Java sends no message. [`wait_strategy`](Self::wait_strategy) changes this time.
+    /// once. **If Java pushes an element, a waiting task claims it after at most 0.32 s plus a
+    /// round trip**, because Java sends no message. If the server is slow, the claim comes later.
+    /// [`wait_strategy`](Self::wait_strategy) changes this time.
     ///
     /// # Errors
     ///
@@ -308,7 +310,8 @@ impl<T> Claim<T> {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, a background task continues to remove the element.
+    /// If the future is dropped after its first poll, a background task continues to remove the
+    /// element. If the future is dropped before its first poll, the element goes back to the queue.
     #[doc = example!(claim:
         "assert_eq!(claim.done().await?, leasehold::Release::Released);",
         "assert_eq!(jobs.claimed().await?, 0);")]

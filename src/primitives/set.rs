@@ -229,7 +229,7 @@ impl<T, C: Codec<T>> Set<T, C> {
 #[doc = example!(seen:
     "let mut elements = seen.stream();",
     "assert_eq!(elements.next().await?, None);")]
-#[must_use = "it reads nothing until its next element is asked for"]
+#[must_use = "a stream sends no request until `next` is called"]
 pub struct SetStream<T, C = Text> {
     set: Set<T, C>,
     pages: Pages,

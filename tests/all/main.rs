@@ -88,8 +88,6 @@ mod redis_map;
 mod redis_multi;
 #[path = "../redis_permits.rs"]
 mod redis_permits;
-#[path = "../redis_queue.rs"]
-mod redis_queue;
 #[path = "../redis_quorum.rs"]
 mod redis_quorum;
 #[path = "../redis_rate_limiter.rs"]
@@ -114,6 +112,8 @@ mod redis_strangers;
 mod redis_tenants;
 #[path = "../redis_tls.rs"]
 mod redis_tls;
+#[path = "../redis_wait_queue.rs"]
+mod redis_wait_queue;
 #[path = "../redis_wire.rs"]
 mod redis_wire;
 #[path = "../run.rs"]

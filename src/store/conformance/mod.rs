@@ -12,11 +12,11 @@ mod guarded;
 mod latch;
 mod map;
 mod permits;
-mod queue;
 mod rate_limiter;
 mod read_write;
 pub(crate) mod semaphore;
 mod set;
+mod wait_queue;
 
 use std::{
     num::NonZero,
@@ -209,7 +209,7 @@ pub(crate) async fn all(bench: &Bench) {
     token_counter_is_raised_and_never_lowered(bench).await;
     object_kind_rejects_unsupported_requests(bench).await;
     fair::all(bench).await;
-    queue::all(bench).await;
+    wait_queue::all(bench).await;
     read_write::all(bench).await;
     guarded::all(bench).await;
     semaphore::all(bench).await;

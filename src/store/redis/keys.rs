@@ -170,8 +170,8 @@ pub(super) fn claimants(name: &Name) -> String {
     own("leasehold_queue__claimants", name)
 }
 
-/// Returns the key of the elements of the queue `name` that were set aside, for example because a
-/// codec could not read them.
+/// Returns the key of the elements of the queue `name` that were set aside, because no worker can
+/// use them: they are unreadable or too long.
 pub(super) fn aside(name: &Name) -> String {
     own("leasehold_queue__aside", name)
 }

@@ -4,12 +4,12 @@
 --   KEYS[2]  claims     hash {owner: claim}, as queue/acquire writes it
 --   KEYS[3]  claimants  zset {owner: milliseconds since 1970 when its lease ends}
 --   KEYS[4]  receipt    of this release
---   KEYS[5]  aside      list of elements that a codec could not read
+--   KEYS[5]  aside      list of elements that no worker can use: unreadable, or too long
 --   ARGV[1]  owner      of the claim
 --   ARGV[2]  ending     'back', 'done' or 'aside'
---   ARGV[3]  taken      for 'done' and 'aside': when the element was taken. If the claim has
---                       another time, a late request of this owner has taken another element,
---                       which goes back
+--   ARGV[3]  taken      for 'done' and 'aside': when the element was taken. If the times
+--                       differ, a delayed claim request took a second element. The script returns
+--                       that element
 --   ARGV[4]  channel    on which a returned element is announced
 --   ARGV[5]  rest       milliseconds for which the receipt is kept
 --

@@ -1,4 +1,4 @@
-//! The queue of the clients that wait for a lock, and its faults.
+//! The wait queue of a lock, and its faults.
 
 use std::{
     sync::{Arc, Mutex},

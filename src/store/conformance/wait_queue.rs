@@ -1,4 +1,4 @@
-//! The contract of every store for queued clients.
+//! The contract of every store for the wait queue of a lock.
 
 use std::time::Duration;
 

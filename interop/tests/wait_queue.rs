@@ -1,4 +1,4 @@
-//! The waiters of Leasehold, and a Java client that does not know of them: the queue between
+//! The waiters of Leasehold, and a Java client that does not know of them: the wait queue between
 //! processes, and the request slot within a process.
 
 use std::collections::BTreeSet;
