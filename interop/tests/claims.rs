@@ -84,7 +84,9 @@ fn elements_are_shared<S: Servers>(servers: S) {
     }
     let claimed = workers.map(|it| it.join().unwrap()).concat();
     let taken = takers.map(|it| it.wait(SECOND * 60).value().clone());
-    let taken = taken.map(|it| from_value::<Vec<String>>(it).expect("Java returns a list of texts")).concat();
+    let taken = taken
+        .map(|it| from_value::<Vec<String>>(it).expect("Java returns a list of texts"))
+        .concat();
     assert!(!claimed.is_empty() && !taken.is_empty(), "{} {}", claimed.len(), taken.len());
     let all: Vec<_> = claimed.iter().chain(&taken).collect();
     assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (2 * EACH, 2 * EACH));

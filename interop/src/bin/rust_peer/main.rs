@@ -145,7 +145,8 @@ impl Task {
             "isLocked" => json!(lock.is_locked().await.map_err(failed)?),
             "isHeldByThread" => {
                 let number = command.number("thread_id").expect("the command has `thread_id`");
-                let owner = Owner::new(format!("{}:{number}", self.client.id())).expect("the owner is valid");
+                let owner = Owner::new(format!("{}:{number}", self.client.id()))
+                    .expect("the owner is valid");
                 json!(lock.held_by(&owner).await.map_err(failed)? > 0)
             }
             "isHeldByCurrentThread" => json!(self.count(name, &lock).await? > 0),
@@ -418,8 +419,11 @@ impl Round {
     /// Reads the counter, waits, and writes it.
     async fn add(&self, redis: &mut Connection) {
         let seen = block_in_place(|| redis.command(&["GET", &self.counter]));
-        let next =
-            if seen.is_nil() { 1 } else { seen.text().parse::<u64>().expect("the counter is a number") + 1 };
+        let next = if seen.is_nil() {
+            1
+        } else {
+            seen.text().parse::<u64>().expect("the counter is a number") + 1
+        };
         self.rest_a_while().await;
         let set = block_in_place(|| redis.command(&["SET", &self.counter, &next.to_string()]));
         assert_eq!(set.text(), "OK");
