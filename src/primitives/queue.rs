@@ -364,3 +364,31 @@ async fn end(guard: Guard<Lock<Claimed>>, ending: Ending) -> Result<Release> {
     guard.watch().note_ending(ending);
     guard.release().await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use leasehold_twin::Twin;
+
+    use super::*;
+    use crate::{Client, store::RedisStore};
+
+    /// Once, each waiter for an element sent four requests per second.
+    #[tokio::test(start_paused = true)]
+    async fn polling_worker_sends_requests_at_its_own_interval() {
+        let (twin, sent) = (Twin::new(7), Arc::new(AtomicU32::new(0)));
+        let seen = Arc::clone(&sent);
+        twin.watch(move |it| {
+            seen.fetch_add(u32::from(it.command().starts_with("LINDEX jobs")), Ordering::Relaxed);
+        });
+        let client = Client::asking(Arc::new(RedisStore::simulated(&twin, "one")));
+        let rarely = Duration::from_secs(10);
+        let polling = WaitStrategy::Polling { initial: rarely, max: rarely };
+        let jobs = client.queue::<String>("jobs").unwrap().wait_strategy(polling);
+        let none = jobs.claim_within(Duration::from_secs(95)).await;
+        assert!(none.is_err_and(|error| error.is_busy()));
+        let sent = sent.load(Ordering::Relaxed);
+        assert!((8..=15).contains(&sent), "{sent}");
+    }
+}
