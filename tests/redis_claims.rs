@@ -125,8 +125,13 @@ async fn unreadable_elements_are_in_a_list_of_their_own() {
     java_pushes(&redis, &["x", &long, "7"]);
     let numbers = client(&redis).await.queue::<u32>("jobs").unwrap();
     assert!(matches!(numbers.claim().await, Err(Error::Codec { .. })));
+    // Once, the error was `Refused`, unlike that of a map or a set.
     let error = numbers.claim().await.unwrap_err();
-    assert!(error.to_string().contains("element of 300000 bytes is too long"), "{error}");
+    assert!(matches!(error, Error::ValueTooLong { most: 100_000, .. }), "{error}");
+    assert!(
+        error.to_string().starts_with("element of 300000 bytes too long for `jobs`"),
+        "{error}"
+    );
     let aside = redis.command(&["LRANGE", ASIDE, "0", "-1"]);
     assert_eq!(aside.texts(), ["x", &long]);
     assert_eq!(numbers.pop().await.unwrap(), Some(7));

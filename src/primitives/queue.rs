@@ -178,9 +178,10 @@ impl<T, C: Codec<T>> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`Lock::acquire`]. [`Error::Codec`] if the codec cannot read the
-    /// element. The element then moves to the list `leasehold_queue__aside:{NAME}`, so that it is
-    /// not lost and does not block the queue.
+    /// As for [`Lock::acquire`]. [`Error::Codec`] if the codec cannot read the element, and
+    /// [`Error::ValueTooLong`] if the element has more than 100,000 bytes. Only Java can push such
+    /// an element. After both errors, the element is in the list `leasehold_queue__aside:{NAME}`,
+    /// so that it is not lost and does not block the queue. The worker can claim the next element.
     ///
     /// # Cancel safety
     ///
@@ -192,7 +193,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         "let claim = jobs.claim().await?;",
         "assert_eq!(claim.value(), \"a\");")]
     pub async fn claim(&self) -> Result<Claim<T>> {
-        self.open(self.lock.acquire().await?).await
+        self.open(self.lock.acquire().await).await
     }
 
     /// Claims the first element, waiting for at most `timeout`.
@@ -203,7 +204,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         "let none = jobs.claim_within(Duration::from_secs(5)).await;",
         "assert!(none.is_err_and(|error| error.is_busy()));")]
     pub async fn claim_within(&self, timeout: Duration) -> Result<Claim<T>> {
-        self.open(self.lock.acquire_within(timeout).await?).await
+        self.open(self.lock.acquire_within(timeout).await).await
     }
 
     /// Claims the first element by one request, or returns `None` if the queue is empty now.
@@ -211,8 +212,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
         the request timeout.")]
     #[doc = example!(jobs: "assert!(jobs.try_claim().await?.is_none());")]
     pub async fn try_claim(&self) -> Result<Option<Claim<T>>> {
-        match self.lock.try_acquire().await? {
-            Some(guard) => self.open(guard).await.map(Some),
+        match self.lock.try_acquire().await.transpose() {
+            Some(granted) => self.open(granted).await.map(Some),
             None => Ok(None),
         }
     }
@@ -237,9 +238,18 @@ impl<T, C: Codec<T>> Queue<T, C> {
         Ok(Some(value))
     }
 
-    /// Decodes the element of `guard`. If the codec cannot read it, the element is set aside.
-    async fn open(&self, guard: Guard<Lock<Claimed>>) -> Result<Claim<T>> {
+    /// Decodes the element that was `granted`. If the codec cannot read it, the element is set
+    /// aside. If it was too long, the store has already set it aside.
+    async fn open(&self, granted: Result<Guard<Lock<Claimed>>>) -> Result<Claim<T>> {
         let name = self.name();
+        let guard = match granted {
+            Err(Error::Refused { code, message, .. }) if code == queue::TOO_LONG => {
+                let error = coded::too_long(name, message);
+                warn_set_aside(name, &error);
+                return Err(error);
+            }
+            granted => granted?,
+        };
         let Some(element) = guard.watch().element().cloned() else {
             let cause = "the reply has a claim without its element".to_owned();
             return Err(Error::silent(name.clone(), cause));
@@ -251,8 +261,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         };
         let ended = end(guard, Ending::Aside { taken_at }).await;
         if matches!(ended, Ok(Release::Released)) {
-            tracing::warn!(target: "leasehold", queue = %name, %error,
-                "unreadable queue element set aside");
+            warn_set_aside(name, &error);
         } else {
             tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
                 "unreadable queue element not set aside: a later claim gets it");
@@ -358,6 +367,11 @@ impl<T> Claim<T> {
     pub(crate) fn watch(&self) -> &crate::engine::held::Watch {
         self.guard.watch()
     }
+}
+
+fn warn_set_aside(name: &Name, error: &Error) {
+    tracing::warn!(target: "leasehold", queue = %name, %error,
+        "unreadable queue element set aside");
 }
 
 async fn end(guard: Guard<Lock<Claimed>>, ending: Ending) -> Result<Release> {

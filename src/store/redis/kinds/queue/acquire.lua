@@ -18,9 +18,9 @@
 --   TOOLONG         the head is longer than ARGV[4], so the script has set it aside: a reply with
 --                   this element would end the connection
 --
--- The script writes an element to its new place before it removes it from the old one, so no element
--- is lost. If the server rejects the removal, the script undoes the write. If the server rejects
--- this as well, the element exists twice.
+-- The script writes an element to its new place before it removes it from the old one, so it loses
+-- none. If the server rejects the removal, the script undoes the write. If the server rejects this
+-- as well, the element exists twice.
 --
 -- The elements of expired claims go to the head in the order in which they were taken. Each costs
 -- HGET, LPUSH, HDEL and ZREM; all together cost one PUBLISH.
@@ -73,8 +73,7 @@ if #element > tonumber(ARGV[4]) then
         redis.call('RPOP', KEYS[4])
         return removed
     end
-    local text = 'TOOLONG an element of %d bytes is too long to claim, and was set aside'
-    return redis.error_reply(string.format(text, #element))
+    return redis.error_reply(string.format('TOOLONG element of %d bytes', #element))
 end
 
 claim = string.format('%016.0f:', time[1] * 1000000 + time[2]) .. element
