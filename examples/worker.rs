@@ -12,18 +12,16 @@
 
 use std::{
     collections::BTreeSet,
-    env,
-    error::Error,
-    io, mem,
+    env, io, mem,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use leasehold::{Client, Release};
+use leasehold::{Client, Error, Release};
 use tokio::time::sleep;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.as_slice() {
         [url] => show(url).await,
@@ -32,12 +30,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-async fn work(url: &str, name: &str, ttl: Duration) -> Result<(), Box<dyn Error>> {
+async fn work(url: &str, name: &str, ttl: Duration) -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::connect(url).await?;
     let jobs = client.queue::<String>(name)?.ttl(ttl);
     let results = client.queue::<String>(format!("{name}:results"))?;
     loop {
-        let claim = jobs.claim().await?;
+        let claim = match jobs.claim().await {
+            Ok(claim) => claim,
+            // the element was set aside, and a warning was logged
+            Err(Error::Codec { .. } | Error::ValueTooLong { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
         tokio::select! {
             () = sleep(Duration::from_millis(20)) => {}
             reason = claim.lost() => {
@@ -53,7 +56,7 @@ async fn work(url: &str, name: &str, ttl: Duration) -> Result<(), Box<dyn Error>
 }
 
 /// Kills a worker five times a second, until all jobs are done.
-async fn show(url: &str) -> Result<(), Box<dyn Error>> {
+async fn show(url: &str) -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::connect(url).await?;
     let name = format!("jobs:{}", client.id());
     let jobs: BTreeSet<String> = (1..=100).map(|number| number.to_string()).collect();

@@ -17,6 +17,7 @@ use crate::{
 
 const CLAIMS: &str = "leasehold_queue__claims:{jobs}";
 const CLAIMANTS: &str = "leasehold_queue__claimants:{jobs}";
+const ASIDE: &str = "leasehold_queue__aside:{jobs}";
 const CHANNEL: &str = "leasehold_queue__channel:{jobs}";
 
 fn jobs(client: &Client) -> Queue<String> {
@@ -124,9 +125,14 @@ async fn unreadable_elements_are_in_a_list_of_their_own() {
     java_pushes(&redis, &["x", &long, "7"]);
     let numbers = client(&redis).await.queue::<u32>("jobs").unwrap();
     assert!(matches!(numbers.claim().await, Err(Error::Codec { .. })));
+    // Once, the error was `Refused`, unlike that of a map or a set.
     let error = numbers.claim().await.unwrap_err();
-    assert!(error.to_string().contains("element of 300000 bytes is too long"), "{error}");
-    let aside = redis.command(&["LRANGE", "leasehold_queue__aside:{jobs}", "0", "-1"]);
+    assert!(matches!(error, Error::ValueTooLong { most: 100_000, .. }), "{error}");
+    assert!(
+        error.to_string().starts_with("element of 300000 bytes too long for `jobs`"),
+        "{error}"
+    );
+    let aside = redis.command(&["LRANGE", ASIDE, "0", "-1"]);
     assert_eq!(aside.texts(), ["x", &long]);
     assert_eq!(numbers.pop().await.unwrap(), Some(7));
     assert!(numbers.try_claim().await.unwrap().is_none());
@@ -145,12 +151,46 @@ async fn denied_commands_lose_no_element() {
         assert!(matches!(refused, Error::Forbidden { .. }), "{denied}: {refused}");
         assert_eq!(counts(&queue(&redis).await).await, (2, 0), "{denied}");
     }
-    let limited = jobs(&with_acl(&redis, "unending", &["+@all", "-hdel", "&*", "~*"]).await);
-    let claim = limited.claim().await.unwrap();
-    assert!(matches!(claim.done().await, Err(Error::Forbidden { .. })));
     redis.command(&["SET", "text", "x"]);
     let wrong = client(&redis).await.queue::<String>("text").unwrap().try_claim().await;
     assert!(matches!(wrong, Err(Error::WrongType { .. })), "{wrong:?}");
+}
+
+/// Once, a denied HDEL left an element in the queue and among the claims, and each further request
+/// added a copy. A denied LPOP did so with a long element.
+#[tokio::test(flavor = "multi_thread")]
+async fn denied_removal_copies_no_element() {
+    let redis = Redis::start();
+    let list = |key: &str| redis.command(&["LRANGE", key, "0", "-1"]);
+    let limited = with_acl(&redis, "limited", &["+@all", "-lpop", "&*", "~*"]).await;
+    let long = "x".repeat(100_001);
+    java_pushes(&redis, &[&long]);
+    for _ in 0..2 {
+        assert!(matches!(jobs(&limited).claim().await, Err(Error::Forbidden { .. })));
+        assert_eq!((list("jobs").texts().len(), list(ASIDE).texts().len()), (1, 0));
+    }
+    redis.command(&["DEL", "jobs"]);
+
+    java_pushes(&redis, &["a", "b", "c", "d"]);
+    let limited = with_acl(&redis, "unending", &["+@all", "-hdel", "&*", "~*"]).await;
+    let claim = jobs(&limited).claim().await.unwrap();
+    assert!(matches!(claim.give_back().await, Err(Error::Forbidden { .. })));
+    assert_eq!(counts(&jobs(&limited)).await, (3, 1));
+    let unreadable = limited.queue::<u32>("jobs").unwrap().claim().await;
+    assert!(matches!(unreadable, Err(Error::Codec { .. })), "{unreadable:?}");
+    assert_eq!((counts(&jobs(&limited)).await, list(ASIDE).texts().len()), ((2, 2), 0));
+    let claim = jobs(&limited).claim().await.unwrap();
+    assert!(matches!(claim.done().await, Err(Error::Forbidden { .. })));
+
+    for owner in redis.command(&["ZRANGE", CLAIMANTS, "0", "-1"]).texts() {
+        redis.command(&["ZADD", CLAIMANTS, "1", owner]);
+    }
+    for _ in 0..2 {
+        assert!(matches!(jobs(&limited).claim().await, Err(Error::Forbidden { .. })));
+        assert_eq!(counts(&jobs(&limited)).await, (1, 3));
+    }
+    let claim = queue(&redis).await.claim().await.unwrap();
+    assert_eq!((claim.value().as_str(), list("jobs").texts()), ("a", vec!["b", "c", "d"]));
 }
 
 /// Workers are killed, and so cannot clean up. A killed worker repeats at most one job.

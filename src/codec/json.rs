@@ -50,7 +50,8 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
 /// [`new`](Self::new) is for objects of one class, whose fields are texts, numbers and booleans.
 /// [`plain`](Self::plain) is for values without a class of their own: texts, booleans and numbers.
 /// With `plain`, Java reads a whole number that fits into an `i32` as an `Integer`, and a greater
-/// one as a `Long`. For a Java map of `Long`, use `TaggedJson::new("java.lang.Long")`.
+/// one as a `Long`. For a Java map of `Long`, use `TaggedJson::new("java.lang.Long")`. Both reject a
+/// number above `i64::MAX`, which is the maximum of a `Long`.
 ///
 /// In Java's format, an object within an object names its own class. This codec knows only one
 /// class, so it rejects nested objects and lists. For such data, use [`Json`] in Rust and
@@ -101,6 +102,11 @@ impl TaggedJson {
     fn tagged(&self, value: Value) -> Result<Value, CodecError> {
         Ok(match (value, &self.class) {
             (Value::Object(_), _) | (Value::Array(_), None) => return Err(needs_class()),
+            (Value::Number(number), class)
+                if exceeds_long(&number) && class.as_deref().is_none_or(|it| it == LONG) =>
+            {
+                return Err(needs_class());
+            }
             (value, Some(class)) => Value::Array(vec![class.as_str().into(), value]),
             (Value::Number(number), None) if !is_integer(&number) => {
                 Value::Array(vec![LONG.into(), number.into()])
@@ -171,8 +177,16 @@ fn is_integer(number: &serde_json::Number) -> bool {
     number.is_f64() || number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
 }
 
+/// Returns whether the number is a whole number above the maximum of a `Long`.
+fn exceeds_long(number: &serde_json::Number) -> bool {
+    number.is_u64() && !number.is_i64()
+}
+
 fn needs_class() -> CodecError {
-    CodecError::new("JsonJacksonCodec needs a class name in each nested object and list")
+    CodecError::new(
+        "JsonJacksonCodec needs a class name in each nested object and list, and has no Long above \
+         9223372036854775807",
+    )
 }
 
 /// Rejects an object that contains objects or lists.
@@ -335,6 +349,8 @@ mod tests {
             (&order, json!({"a": []})),
             (&TaggedJson::plain(), json!({"a": 1})),
             (&TaggedJson::plain(), json!([])),
+            (&TaggedJson::plain(), json!(u64::MAX)),
+            (&TaggedJson::new(LONG), json!(u64::MAX)),
         ] {
             let error = cannot(codec, value);
             assert!(error.to_string().contains("needs a class name"), "{error}");

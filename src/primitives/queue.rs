@@ -180,9 +180,10 @@ impl<T, C: Codec<T>> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`Lock::acquire`]. [`Error::Codec`] if the codec cannot read the
-    /// element. The element then moves to the list `leasehold_queue__aside:{NAME}`, so that it is
-    /// not lost and does not block the queue.
+    /// As for [`Lock::acquire`]. [`Error::Codec`] if the codec cannot read the element, and
+    /// [`Error::ValueTooLong`] if the element has more than 100,000 bytes. Only Java can push such
+    /// an element. After both errors, the element is in the list `leasehold_queue__aside:{NAME}`,
+    /// so that it is not lost and does not block the queue. The worker can claim the next element.
     ///
     /// # Cancel safety
     ///
@@ -194,7 +195,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         "let claim = jobs.claim().await?;",
         "assert_eq!(claim.value(), \"a\");")]
     pub async fn claim(&self) -> Result<Claim<T>> {
-        self.open(self.lock.acquire().await?).await
+        self.open(self.lock.acquire().await).await
     }
 
     /// Claims the first element, waiting for at most `timeout`.
@@ -205,7 +206,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         "let none = jobs.claim_within(Duration::from_secs(5)).await;",
         "assert!(none.is_err_and(|error| error.is_busy()));")]
     pub async fn claim_within(&self, timeout: Duration) -> Result<Claim<T>> {
-        self.open(self.lock.acquire_within(timeout).await?).await
+        self.open(self.lock.acquire_within(timeout).await).await
     }
 
     /// Claims the first element by one request, or returns `None` if the queue is empty now.
@@ -213,8 +214,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
         the request timeout.")]
     #[doc = example!(jobs: "assert!(jobs.try_claim().await?.is_none());")]
     pub async fn try_claim(&self) -> Result<Option<Claim<T>>> {
-        match self.lock.try_acquire().await? {
-            Some(guard) => self.open(guard).await.map(Some),
+        match self.lock.try_acquire().await.transpose() {
+            Some(granted) => self.open(granted).await.map(Some),
             None => Ok(None),
         }
     }
@@ -239,9 +240,18 @@ impl<T, C: Codec<T>> Queue<T, C> {
         Ok(Some(value))
     }
 
-    /// Decodes the element of `guard`. If the codec cannot read it, the element is set aside.
-    async fn open(&self, guard: Guard<Lock<Claimed>>) -> Result<Claim<T>> {
+    /// Decodes the element that was `granted`. If the codec cannot read it, the element is set
+    /// aside. If it was too long, the store has already set it aside.
+    async fn open(&self, granted: Result<Guard<Lock<Claimed>>>) -> Result<Claim<T>> {
         let name = self.name();
+        let guard = match granted {
+            Err(Error::Refused { code, message, .. }) if code == queue::TOO_LONG => {
+                let error = coded::too_long(name, message);
+                warn_set_aside(name, &error);
+                return Err(error);
+            }
+            granted => granted?,
+        };
         let Some(element) = guard.watch().element().cloned() else {
             let cause = "the reply has a claim without its element".to_owned();
             return Err(Error::silent(name.clone(), cause));
@@ -253,8 +263,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         };
         let ended = end(guard, Ending::Aside { taken_at }).await;
         if matches!(ended, Ok(Release::Released)) {
-            tracing::warn!(target: "leasehold", queue = %name, %error,
-                "unreadable queue element set aside");
+            warn_set_aside(name, &error);
         } else {
             tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
                 "unreadable queue element not set aside: a later claim gets it");
@@ -363,7 +372,40 @@ impl<T> Claim<T> {
     }
 }
 
+fn warn_set_aside(name: &Name, error: &Error) {
+    tracing::warn!(target: "leasehold", queue = %name, %error,
+        "unreadable queue element set aside");
+}
+
 async fn end(guard: Guard<Lock<Claimed>>, ending: Ending) -> Result<Release> {
     guard.watch().note_ending(ending);
     guard.release().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use leasehold_twin::Twin;
+
+    use super::*;
+    use crate::{Client, store::RedisStore};
+
+    /// Once, each waiter for an element sent four requests per second.
+    #[tokio::test(start_paused = true)]
+    async fn polling_worker_sends_requests_at_its_own_interval() {
+        let (twin, sent) = (Twin::new(7), Arc::new(AtomicU32::new(0)));
+        let seen = Arc::clone(&sent);
+        twin.watch(move |it| {
+            seen.fetch_add(u32::from(it.command().starts_with("LINDEX jobs")), Ordering::Relaxed);
+        });
+        let client = Client::asking(Arc::new(RedisStore::simulated(&twin, "one")));
+        let rarely = Duration::from_secs(10);
+        let polling = WaitStrategy::Polling { initial: rarely, max: rarely };
+        let jobs = client.queue::<String>("jobs").unwrap().wait_strategy(polling);
+        let none = jobs.claim_within(Duration::from_secs(95)).await;
+        assert!(none.is_err_and(|error| error.is_busy()));
+        let sent = sent.load(Ordering::Relaxed);
+        assert!((8..=15).contains(&sent), "{sent}");
+    }
 }

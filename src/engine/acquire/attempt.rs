@@ -372,10 +372,12 @@ impl<'a> Attempt<'a> {
         // requests.
         let left = |at: Instant| at.saturating_duration_since(self.engine.core.clock.now());
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
+        let polls = matches!(self.request.wait_strategy, WaitStrategy::Polling { .. });
         let alive = match self.claim.object.traits().waiter_record {
             WaiterRecord::EntryPerTask => self.waiting.to_stay_alive(),
-            WaiterRecord::Unannounced => self.waiting.for_the_unannounced(),
-            WaiterRecord::QueueEntry
+            WaiterRecord::Unannounced if !polls => self.waiting.for_the_unannounced(),
+            WaiterRecord::Unannounced
+            | WaiterRecord::QueueEntry
             | WaiterRecord::ExpiringEntry
             | WaiterRecord::WaitingTime
             | WaiterRecord::Nothing => Duration::MAX,

@@ -2879,8 +2879,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "expired claims go back in the opposite order",
             edits: &[Edit {
                 file: "src/store/redis/kinds/queue/acquire.lua",
-                from: "string.sub(one, 1, 16) > string.sub(other, 1, 16)",
-                to: "string.sub(one, 1, 16) < string.sub(other, 1, 16)",
+                from: "string.sub(claims[one], 1, 16) > string.sub(claims[other], 1, 16)",
+                to: "string.sub(claims[one], 1, 16) < string.sub(claims[other], 1, 16)",
             }],
         },
     ),
@@ -2934,7 +2934,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the element of an expired claim is lost",
             edits: &[Edit {
                 file: "src/store/redis/kinds/queue/acquire.lua",
-                from: "        redis.call('LPUSH', KEYS[1], string.sub(claim, 18))\n",
+                from: "            redis.call('LPUSH', KEYS[1], string.sub(claims[owner], 18))\n",
                 to: "",
             }],
         },

@@ -18,8 +18,8 @@
 --   TOOLONG         the head is longer than ARGV[4], so the script has set it aside: a reply with
 --                   this element would end the connection
 --
--- The script writes the claim before it removes the element from the queue, so the element is never
--- lost. If the server rejects the removal, the script removes the claim. If the server rejects this
+-- The script writes an element to its new place before it removes it from the old one, so it loses
+-- none. If the server rejects the removal, the script undoes the write. If the server rejects this
 -- as well, the element exists twice.
 --
 -- The elements of expired claims go to the head in the order in which they were taken. Each costs
@@ -34,16 +34,20 @@ local expired = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f
 if #expired > 0 then
     local claims = {}
     for _, owner in ipairs(expired) do
-        claims[#claims + 1] = redis.call('HGET', KEYS[2], owner) or nil
+        claims[owner] = redis.call('HGET', KEYS[2], owner) or ''
     end
-    table.sort(claims, function(one, other)
-        return string.sub(one, 1, 16) > string.sub(other, 1, 16)
+    table.sort(expired, function(one, other)
+        return string.sub(claims[one], 1, 16) > string.sub(claims[other], 1, 16)
     end)
-    for _, claim in ipairs(claims) do
-        redis.call('LPUSH', KEYS[1], string.sub(claim, 18))
-    end
     for _, owner in ipairs(expired) do
-        redis.call('HDEL', KEYS[2], owner)
+        if claims[owner] ~= '' then
+            redis.call('LPUSH', KEYS[1], string.sub(claims[owner], 18))
+            local ended = redis.pcall('HDEL', KEYS[2], owner)
+            if type(ended) == 'table' then
+                redis.call('LPOP', KEYS[1])
+                return ended
+            end
+        end
         redis.call('ZREM', KEYS[3], owner)
     end
     redis.pcall('PUBLISH', ARGV[3], '0')
@@ -64,9 +68,12 @@ end
 
 if #element > tonumber(ARGV[4]) then
     redis.call('RPUSH', KEYS[4], element)
-    redis.call('LPOP', KEYS[1])
-    local text = 'TOOLONG an element of %d bytes is too long to claim, and was set aside'
-    return redis.error_reply(string.format(text, #element))
+    local removed = redis.pcall('LPOP', KEYS[1])
+    if type(removed) == 'table' then
+        redis.call('RPOP', KEYS[4])
+        return removed
+    end
+    return redis.error_reply(string.format('TOOLONG element of %d bytes', #element))
 end
 
 claim = string.format('%016.0f:', time[1] * 1000000 + time[2]) .. element

@@ -27,6 +27,10 @@ static ACQUIRE: LazyLock<Script> = script!("acquire");
 static PUSH: LazyLock<Script> = script!("../receipt", "push");
 static RELEASE: LazyLock<Script> = script!("../receipt", "release");
 
+/// The code by which `queue/acquire` reports that an element is too long to claim, and was set
+/// aside. The message names the element by its length.
+pub(crate) const TOO_LONG: &str = "TOOLONG";
+
 pub(in crate::store::redis) struct Queue;
 
 impl InRedis for Queue {

@@ -16,6 +16,9 @@
 --   1   the claim has ended as requested: now, or by an earlier request whose reply was lost
 --   0   the claim had expired, and its element has gone back
 --
+-- If the server rejects HDEL, the script takes the element out of the list again, and the claim
+-- stays. If the server rejects this as well, the element exists twice.
+--
 -- Time: HGET, HDEL, ZREM and SET; LPUSH and PUBLISH, or RPUSH; GET for a repeated request.
 
 local claim = redis.call('HGET', KEYS[2], ARGV[1])
@@ -24,14 +27,25 @@ if not claim then
 end
 
 local ours = ARGV[2] == 'back' or string.sub(claim, 1, 16) == ARGV[3]
-if ARGV[2] == 'back' or not ours then
+local back = ARGV[2] == 'back' or not ours
+if back then
     redis.call('LPUSH', KEYS[1], string.sub(claim, 18))
-    redis.pcall('PUBLISH', ARGV[4], '0')
 elseif ARGV[2] == 'aside' then
     redis.call('RPUSH', KEYS[5], string.sub(claim, 18))
 end
-redis.call('HDEL', KEYS[2], ARGV[1])
+local ended = redis.pcall('HDEL', KEYS[2], ARGV[1])
+if type(ended) == 'table' then
+    if back then
+        redis.call('LPOP', KEYS[1])
+    elseif ARGV[2] == 'aside' then
+        redis.call('RPOP', KEYS[5])
+    end
+    return ended
+end
 redis.pcall('ZREM', KEYS[3], ARGV[1])
+if back then
+    redis.pcall('PUBLISH', ARGV[4], '0')
+end
 if not ours then
     return answered(KEYS[4]) or 0
 end
