@@ -8,7 +8,7 @@ use super::{
     waiting::Core,
 };
 use crate::{
-    Name, Write,
+    Name, RunOutcome, Write,
     codec::{Codec, Encode, Text},
     error::{Error, Result},
     primitives::{self, thread_example},
@@ -147,7 +147,10 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
             let value = compute()?;
             Ok(self.core.wait(self.inner.insert_under(held, key, value))??)
         });
-        computed.into_result()?
+        match computed {
+            RunOutcome::CompletedAfterLoss { value, .. } => value,
+            outcome => outcome.into_result()?,
+        }
     }
 
     streams! { Map, "let orders = client.map::<u32, u32>(\"orders\")?;":

@@ -3,7 +3,8 @@
 use std::{fmt, future::Future, iter, marker::PhantomData, ops::ControlFlow, time::Duration};
 
 use super::{
-    ExpirableSemaphore, FencedLock, Latch, Lock, LockContext, LockGuard, ReadWriteLock, Semaphore,
+    ExpirableSemaphore, FencedLock, Latch, Lock, LockContext, LockGuard, ReadWriteLock, RunOutcome,
+    Semaphore,
     coded::{self, called, decode, encode, too_long},
     example,
     keyed::Keyed,
@@ -424,7 +425,11 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
             let value = compute().await?;
             Ok(self.insert_under(&held, key, value).await?)
         });
-        computed.await.into_result()?
+        match computed.await {
+            // The guarded write has checked the lock, so a later loss does not matter.
+            RunOutcome::CompletedAfterLoss { value, .. } => value,
+            outcome => outcome.into_result()?,
+        }
     }
 
     /// Returns the value of `key`, or the guard of its lock if there is no value.
@@ -692,6 +697,23 @@ mod tests {
         assert_eq!(tagged.name().as_str(), "a{b}c:sMUTHC2Ql4EaCGlDp3W/MQ:lock");
         let seen = client.set::<String>("seen").unwrap().codec(Kryo5Text).lock(key).unwrap();
         assert_eq!(seen.name().as_str(), "{seen}:1YYJvWKPQAOHqhq/jABzZA:lock");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn computed_value_is_returned_if_the_lock_is_lost_after_the_insertion() {
+        let twin = Twin::new(7);
+        let client = Client::asking(Arc::new(RedisStore::simulated(&twin, "one")));
+        let orders = client.map::<String, u32>("orders").unwrap();
+        let (server, lock) = (twin.clone(), orders.lock("42").unwrap().name().to_string());
+        twin.watch(move |it| {
+            if it.command().starts_with("HSETNX") {
+                let (server, lock) = (server.clone(), lock.clone());
+                tokio::spawn(async move { server.delete(&lock) });
+            }
+        });
+        let minute = Duration::from_secs(60);
+        let computed = orders.get_or_insert_with("42", minute, async || Ok::<_, Error>(7)).await;
+        assert_eq!((computed.unwrap(), orders.get("42").await.unwrap()), (7, Some(7)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -129,6 +129,11 @@ async fn expired_claims_go_back_in_order(t: &Bench) {
     assert_eq!(counts(t, &next).await, (0, 4));
     assert_eq!(end(t, &claims[0], Ending::Done { taken_at }).await, GONE);
     assert_eq!(counts(t, &next).await, (0, 4), "the element belongs to another claim");
+    // A late request of the expired claim takes another element, which must go back.
+    push(t, &next, &["e"]).await;
+    assert_eq!(take(t, &claims[0]).await.1, "e");
+    assert_eq!(end(t, &claims[0], Ending::Done { taken_at }).await, GONE);
+    assert_eq!(counts(t, &next).await, (1, 4));
 }
 
 async fn renewed_claim_lasts(t: &Bench) {
