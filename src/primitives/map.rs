@@ -700,7 +700,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn computed_value_is_returned_if_the_lock_is_lost_after_the_insertion() {
+    async fn computed_value_survives_a_loss_after_the_insertion() {
         let twin = Twin::new(7);
         let client = Client::asking(Arc::new(RedisStore::simulated(&twin, "one")));
         let orders = client.map::<String, u32>("orders").unwrap();
