@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{Client, Error, Release};
+use leasehold::{Client, Error, Queue};
 use tokio::time::sleep;
 
 #[tokio::main]
@@ -35,24 +35,29 @@ async fn work(url: &str, name: &str, ttl: Duration) -> Result<(), Box<dyn std::e
     let jobs = client.queue::<String>(name)?.ttl(ttl);
     let results = client.queue::<String>(format!("{name}:results"))?;
     loop {
-        let claim = match jobs.claim().await {
-            Ok(claim) => claim,
+        match do_one(&jobs, &results).await {
+            Ok(()) => {}
+            Err(Error::Lost { reason, .. }) => println!("claim lost: {reason}"),
             // the element was set aside, and a warning was logged
-            Err(Error::Codec { .. } | Error::ValueTooLong { .. }) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        tokio::select! {
-            () = sleep(Duration::from_millis(20)) => {}
-            reason = claim.lost() => {
-                println!("stopped: {reason}");
-                continue;
+            Err(Error::Codec { .. } | Error::ValueTooLong { .. }) => {}
+            // the job may be done twice
+            Err(error) if error.is_transient() => {
+                println!("{error}");
+                sleep(Duration::from_millis(100)).await;
             }
-        }
-        results.push(claim.value()).await?;
-        if let Release::NotHeld { reason, .. } = claim.done().await? {
-            println!("another worker does it again: {reason}");
+            Err(error) => return Err(error.into()),
         }
     }
+}
+
+async fn do_one(jobs: &Queue<String>, results: &Queue<String>) -> Result<(), Error> {
+    let claim = jobs.claim().await?;
+    tokio::select! {
+        () = sleep(Duration::from_millis(20)) => {}
+        reason = claim.lost() => return Err(Error::Lost { name: jobs.name().clone(), reason }),
+    }
+    results.push(claim.value()).await?;
+    claim.done().await?.into_result()
 }
 
 /// Kills a worker five times a second, until all jobs are done.

@@ -349,6 +349,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 
     /// Sets many entries. The call sends one request for every hundred entries.
+    ///
+    /// If the values are long, pass fewer entries to each call: a long request delays other
+    /// requests on the shared connection.
     #[doc = like!("insert" and "After an error, some of the entries may be set.",
         "If the future is dropped, some of the entries may be set.")]
     #[doc = example!(orders:

@@ -283,7 +283,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
 #[doc = example!(claim:
     "tokio::select! {",
     "    () = std::future::ready(()) => claim.done().await?.into_result()?, // the work",
-    "    reason = claim.lost() => eprintln!(\"another worker has it: {reason}\"),",
+    "    reason = claim.lost() => eprintln!(\"claim lost: {reason}\"),",
     "}")]
 #[derive(Debug)]
 #[must_use = "the element goes back to the queue as soon as the claim is dropped"]
