@@ -47,8 +47,8 @@ pub(crate) async fn show(server: &Server, show: &Show) -> Result<u8, Exit> {
         None => Err(Exit::new(
             ABSENT,
             format!(
-                "show `{name}`: no client holds this name or waits for it; use `leasehold ls` to \
-                 see all names"
+                "show `{name}`: no client holds this name or waits for it, and an empty queue, \
+                 map or set has no key; use `leasehold ls` to see all names"
             ),
         )),
     }
@@ -334,6 +334,8 @@ fn as_json(found: &Inspection) -> Value {
 #[derive(Debug)]
 pub(crate) struct Odd {
     pub(crate) text: &'static str,
+    /// The caller replaces `NAME` by the name, and `ASIDE` by the key of the elements of the queue
+    /// that were set aside.
     pub(crate) remedy: &'static str,
 }
 
@@ -366,8 +368,9 @@ pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
         (
             found.set_aside > 0,
             "elements were set aside",
-            "no worker can use these elements, which are unreadable or too long: see the list \
-             leasehold_queue__aside",
+            "no worker can use these elements, which are unreadable or too long; to read them: \
+             redis-cli LRANGE ASIDE 0 9; to put the first one back: \
+             redis-cli LMOVE ASIDE NAME LEFT RIGHT",
         ),
         (
             found.number.is_some_and(|it| it < 0),

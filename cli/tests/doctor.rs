@@ -57,7 +57,8 @@ fn doctor_names_a_remedy_for_each_unsafe_setting() {
     let (code, shown) = doctor(&redis, &["--ttl", "1ms"]);
     assert_eq!((code, &shown["worst"]), (2, &"error".into()));
     assert!(bad(&shown, "hazard")[0].contains("volatile-lru"), "{shown:#}");
-    assert!(bad(&shown, "persistence")[0].contains("a restart loses all locks"), "{shown:#}");
+    let lost = "a restart loses all locks and all data of queues, maps and sets";
+    assert!(bad(&shown, "persistence")[0].contains(lost), "{shown:#}");
     assert_eq!(bad(&shown, "settings").len(), 2, "{shown:#}");
     let replica = Redis::start_replica_of(&redis);
     replica.wait_until_synced();
@@ -94,6 +95,68 @@ fn doctor_prints_the_command_that_grants_missing_permissions() {
     let (_, shown) = doctor(&redis, &["--user", "app", "orders:42"]);
     assert_eq!(bad(&shown, "acl"), [""; 0]);
     assert_eq!(bad(&doctor(&redis, &["--user", "app", "gate"]).1, "acl").len(), 1);
+}
+
+/// Once, `doctor` told the user of a queue to get the permissions for locks.
+#[test]
+fn doctor_checks_no_permissions_for_locks_for_a_queue() {
+    let redis = Redis::start();
+    let rules = ["resetkeys", "~app:*", "~leasehold_queue__*", "resetchannels", "-@all"];
+    let calls = ["+hello", "+ping", "+info", "+type", "+client|setname", "+evalsha", "+eval"];
+    let more = ["+script|load", "+subscribe", "+hlen", "+llen", "+zrange", "+rpush", "+zscore"];
+    let url = redis.user("queues", &[&rules[..], &calls, &more].concat());
+    redis.command(&["RPUSH", "app:jobs", "x"]);
+    redis.command(&["SADD", "app:tags", "x"]);
+    for (name, kind) in [("app:jobs", "queue"), ("app:tags", "set")] {
+        let (code, shown) = doctor(&redis, &["--user", "queues", name]);
+        assert!(code < 2, "{shown:#}");
+        assert_eq!(bad(&shown, "acl"), [""; 0]);
+        let text = format!("permissions are checked only for locks, not for this {kind}");
+        let all = shown["findings"].as_array().unwrap();
+        let note = all.iter().find(|it| it["check"] == "acl").unwrap();
+        assert_eq!((&note["subject"], &note["text"]), (&name.into(), &text.into()));
+        assert_eq!(note["remedy"], "see docs/guide/acl.md");
+    }
+    redis.command(&["HSET", "app:door", OWNER, "1"]);
+    for name in ["app:door", "app:free"] {
+        assert_eq!(bad(&doctor(&redis, &["--user", "queues", name]).1, "acl").len(), 1, "{name}");
+    }
+
+    // The client reads the kind of the object only if its user may inspect the object.
+    redis.command(&["ACL", "SETUSER", "queues", "%R~*", "+@read", "+pubsub", "+time"]);
+    let mut own = command(&["doctor", "--json", "app:jobs"]);
+    own.env("REDIS_URL", url);
+    let shown: Value = serde_json::from_str(&Process::of(own).ended().out).unwrap();
+    assert_eq!((bad(&shown, "lock"), bad(&shown, "acl")), (vec![], vec![]), "{shown:#}");
+}
+
+#[test]
+fn doctor_prints_the_commands_for_elements_that_were_set_aside() {
+    let redis = Redis::start();
+    let names = ["app:jobs", "{t}:jobs", "NAME's ASIDE"];
+    let keys = ["{app:jobs}", ":{t}:jobs", "{NAME's ASIDE}"];
+    for (name, key) in names.iter().zip(keys) {
+        let key = format!("leasehold_queue__aside:{key}");
+        redis.command(&["RPUSH", &key, "bad", "worse"]);
+        let (_, shown) = doctor(&redis, &[name]);
+        let all = shown["findings"].as_array().unwrap();
+        let finding = all.iter().find(|it| it["text"] == "elements were set aside").unwrap();
+        let remedy = finding["remedy"].as_str().unwrap();
+        let commands: Vec<_> = remedy.match_indices("redis-cli ").map(|(at, _)| at).collect();
+        let [look, restore] = commands[..] else { panic!("{remedy}") };
+        let look = remedy[look..].split(';').next().unwrap();
+        for (line, out) in [(look, "bad\nworse\n"), (&remedy[restore..], "bad\n")] {
+            let mut bash = with_all_signals("bash");
+            let echo = "redis-cli() { printf '%s\\n' \"$@\"; }; ";
+            bash.args(["-c", &format!("{echo}{line}")]);
+            let words = Process::of(bash).ended().out;
+            let words: Vec<_> = words.lines().collect();
+            assert_eq!(words[1], key, "{line}");
+            let reply = format!("{:?}", redis.command(&words));
+            assert!(out.lines().all(|it| reply.contains(it)), "{line}: {reply}");
+        }
+        assert_eq!(redis.command(&["LLEN", name]).number(), 1, "{remedy}");
+    }
 }
 
 #[test]

@@ -74,6 +74,8 @@ fn show_returns_1_for_an_absent_object() {
         let ended = leasehold(&redis, &["show", name]).ended();
         assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{name}");
         assert!(ended.err.starts_with(&format!("leasehold: show `{name}`: ")), "{}", ended.err);
+        let hint = "an empty queue, map or set has no key";
+        assert!(ended.err.contains(hint), "{}", ended.err);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use leasehold::{Client, ServerReport};
+use leasehold::{Client, ObjectKind, ServerReport};
 
 use super::{Finding, Severity, checks::is_cluster};
 use crate::{args::Doctor, exit::Exit};
@@ -43,6 +43,12 @@ pub(super) async fn check(
         return Ok(vec![Finding::new(Severity::Note, "acl", &user, text)]);
     }
     Ok(missing.iter().map(|(server, rules)| lacking(&user, server, rules)).collect())
+}
+
+/// Returns the note that the permissions for an object that is not a lock are not checked.
+pub(super) fn not_for(name: &str, kind: ObjectKind) -> Finding {
+    let text = format!("permissions are checked only for locks, not for this {kind}");
+    Finding::new(Severity::Note, "acl", name, text).remedy("see docs/guide/acl.md")
 }
 
 fn unchecked(reason: &str) -> Finding {

@@ -85,12 +85,14 @@ fn persistence(report: &ServerReport) -> Finding {
         (false, Some(false)) if has_replicas => finding(
             Error,
             "nothing is on disk: if this primary restarts before a failover, it empties its \
-             replicas, and all locks are lost",
+             replicas, and all locks and all data of queues, maps and sets are lost",
         )
         .remedy(remedy),
-        (false, Some(false)) => {
-            finding(Warning, "nothing is on disk: a restart loses all locks").remedy(remedy)
-        }
+        (false, Some(false)) => finding(
+            Warning,
+            "nothing is on disk: a restart loses all locks and all data of queues, maps and sets",
+        )
+        .remedy(remedy),
     }
 }
 

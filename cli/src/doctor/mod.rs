@@ -8,7 +8,7 @@ mod checks;
 
 use std::{cmp::Reverse, time::Duration};
 
-use leasehold::{Client, Error, Health, Inspection, Name};
+use leasehold::{Client, Error, Health, Inspection, Name, ObjectKind};
 use serde_json::{Value, json};
 
 use crate::{
@@ -81,15 +81,25 @@ impl Finding {
 pub(crate) async fn doctor(server: &Server, doctor: &Doctor) -> Result<u8, Exit> {
     let client = server::connect(server).await?;
     let reports = client.server_reports().await?;
+    let name = doctor.name.as_deref();
+    let named = match name {
+        Some(name) => Some((name, client.inspect(name).await)),
+        None => None,
+    };
+    let other =
+        named.as_ref().and_then(|(_, found)| other_than_lock(found.as_ref().ok()?.as_ref()?));
     let mut findings: Vec<Finding> = reports.iter().flat_map(checks::of_report).collect();
     let (health, round_trips) = measure(&client).await;
     findings.extend(checks::of_health(&health, &reports));
     findings.extend(checks::of_latency(&round_trips, doctor.ttl));
     findings.extend(checks::of_clients(&reports));
-    findings.push(trial(&client, doctor.name.as_deref()).await);
-    findings.extend(acl::check(&client, doctor, &reports).await?);
-    findings.extend(objects(&client, doctor.name.as_deref()).await);
-    findings.extend(forced(&client, doctor.name.as_deref()).await);
+    findings.push(trial(&client, name, other).await);
+    match (name, other) {
+        (Some(name), Some(kind)) => findings.push(acl::not_for(name, kind)),
+        _ => findings.extend(acl::check(&client, doctor, &reports).await?),
+    }
+    findings.extend(objects(&client, named).await);
+    findings.extend(forced(&client, name).await);
     // The sort is stable, so each severity keeps the order of the checks.
     findings.sort_by_key(|finding| Reverse(finding.severity));
     let worst = findings.iter().map(|it| it.severity).max().unwrap_or(Severity::Note);
@@ -101,6 +111,14 @@ pub(crate) async fn doctor(server: &Server, doctor: &Doctor) -> Result<u8, Exit>
         false => findings.iter().map(Finding::as_line).collect(),
     })?;
     Ok(worst as u8)
+}
+
+/// Returns the kind of an object that is not a lock. Its users need other permissions than those for
+/// locks.
+fn other_than_lock(found: &Inspection) -> Option<ObjectKind> {
+    use ObjectKind::{FairLock, Lock, ReadLock, WriteLock};
+    let is_lock = matches!(found.kind, Lock | FairLock | ReadLock | WriteLock);
+    (!is_lock).then_some(found.kind)
 }
 
 async fn measure(client: &Client) -> (Health, Vec<Duration>) {
@@ -115,8 +133,9 @@ async fn measure(client: &Client) -> (Health, Vec<Duration>) {
 }
 
 /// Acquires and releases a lock. Both requests use scripts, so the server loads and executes
-/// scripts with the permissions of this user.
-async fn trial(client: &Client, name: Option<&str>) -> Finding {
+/// scripts with the permissions of this user. If the checked object is of an `other` kind than a
+/// lock, its user does not need these permissions.
+async fn trial(client: &Client, name: Option<&str>, other: Option<ObjectKind>) -> Finding {
     let name = name.map_or_else(String::new, |name| format!("{name}:")) + "leasehold-doctor";
     let tried = async {
         match client.lock(&name)?.try_acquire().await? {
@@ -130,7 +149,11 @@ async fn trial(client: &Client, name: Option<&str>) -> Finding {
             Finding::new(Severity::Warning, "lock", &name, "not acquired: another client holds it")
                 .remedy("run doctor again when it is free")
         }
-        Err(error) => Finding::new(Severity::Error, "lock", &name, error.to_string()),
+        Err(error) => {
+            let is_needed = other.is_none() || !matches!(error, Error::Forbidden { .. });
+            let severity = if is_needed { Severity::Error } else { Severity::Note };
+            Finding::new(severity, "lock", &name, error.to_string())
+        }
     }
 }
 
@@ -143,9 +166,13 @@ async fn forced(client: &Client, name: Option<&str>) -> Vec<Finding> {
     }
 }
 
-/// Returns what is odd about one object, or about all objects except those that may belong to
-/// another program.
-async fn objects(client: &Client, name: Option<&str>) -> Vec<Finding> {
+/// Returns what is odd about the `named` object, or about all objects except those that may belong
+/// to another program.
+async fn objects(
+    client: &Client,
+    named: Option<(&str, Result<Option<Inspection>, Error>)>,
+) -> Vec<Finding> {
+    let name = named.as_ref().map(|(name, _)| *name);
     let (mut count, mut findings) = (0, vec![]);
     let mut look = |of: &str, found: Result<Option<Inspection>, Error>| match found {
         Ok(None) => {}
@@ -153,7 +180,7 @@ async fn objects(client: &Client, name: Option<&str>) -> Vec<Finding> {
         Ok(Some(found)) => {
             count += 1;
             findings.extend(odd(&found).into_iter().map(|odd| {
-                let remedy = odd.remedy.replace("NAME", &quoted(of));
+                let remedy = filled(odd.remedy, of);
                 Finding::new(Severity::Warning, "objects", of, odd.text).remedy(remedy)
             }));
         }
@@ -161,8 +188,8 @@ async fn objects(client: &Client, name: Option<&str>) -> Vec<Finding> {
             findings.push(Finding::new(Severity::Warning, "objects", of, error.to_string()));
         }
     };
-    match name {
-        Some(name) => look(name, client.inspect(name).await),
+    match named {
+        Some((name, found)) => look(name, found),
         None => {
             let mut progress = Progress::new();
             let seen = |name: Name, found| look(name.as_str(), found);
@@ -174,6 +201,18 @@ async fn objects(client: &Client, name: Option<&str>) -> Vec<Finding> {
     let text = format!("{count} found, {} findings", findings.len());
     findings.insert(0, Finding::new(Severity::Note, "objects", name.unwrap_or("*"), text));
     findings
+}
+
+/// Returns `remedy` with the name in place of `NAME`, and with the key of the elements that were set
+/// aside in place of `ASIDE`, which `store/redis/keys.rs` makes in the same way.
+fn filled(remedy: &str, name: &str) -> String {
+    let aside = match name.contains('{') {
+        true => format!("leasehold_queue__aside::{name}"),
+        false => format!("leasehold_queue__aside:{{{name}}}"),
+    };
+    // The name may contain `ASIDE`, and the key may contain `NAME`.
+    let parts = remedy.split("ASIDE").map(|part| part.replace("NAME", &quoted(name)));
+    parts.collect::<Vec<_>>().join(&quoted(&aside))
 }
 
 /// Returns `name` as a word of a shell.
