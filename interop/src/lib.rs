@@ -29,7 +29,7 @@ pub use java::{Java, java};
 pub use kind::Kind;
 pub use pending::Pending;
 pub use rust::Rust;
-pub use servers::Servers;
+pub use servers::{Servers, cluster_without_sharded_channels};
 pub use setup::{Protocol, Redisson, Setup};
 pub use table::{Way, measured, shown, table, woken};
 pub use thread::Thread;

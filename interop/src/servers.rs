@@ -93,6 +93,17 @@ impl Servers for Cluster {
     }
 }
 
+/// Starts a cluster in which all clients use plain channels, because they have no permission to ask
+/// for sharded ones.
+#[must_use]
+pub fn cluster_without_sharded_channels() -> Cluster {
+    let cluster = Cluster::options().replicas(0).start();
+    for node in cluster.nodes() {
+        node.command(&["ACL", "SETUSER", "default", "-pubsub|shardnumsub"]);
+    }
+    cluster
+}
+
 impl<S: Servers> Servers for &S {
     const PLACE: &'static str = S::PLACE;
     const COUNTED_BY: &'static str = S::COUNTED_BY;

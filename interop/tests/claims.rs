@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::thread::spawn;
 use std::time::Duration;
 
-use interop::{Java, Servers, Setup, Way, shown};
+use interop::{Java, Servers, Setup, Way, cluster_without_sharded_channels, shown};
 use leasehold::Release;
 use leasehold::blocking::{Client, Queue};
+use leasehold::codec::{Codec, Json, Kryo5Text, TaggedJson};
 use serde_json::{Value, from_value, json};
 use testkit::{Cluster, Redis, Sentinels};
 
@@ -20,7 +21,11 @@ const EACH: usize = 200;
 /// and take at the same time, each element is taken once.
 fn elements_are_shared<S: Servers>(servers: S) {
     let java = Java::start(&Setup::new(servers.place()));
-    let rust: Queue<String> = Client::connect(&servers.place()).unwrap().queue(NAME).unwrap();
+    let client = Client::connect(&servers.place()).unwrap();
+    elements_of_a_codec_are_shared(&client, &java, "tagged", TaggedJson::plain());
+    elements_of_a_codec_are_shared(&client, &java, "kryo", Kryo5Text);
+    elements_of_a_codec_are_shared(&client, &java, "json", Json);
+    let rust: Queue<String> = client.queue(NAME).unwrap();
     let start = |thread: &str, op: &str, arguments: Value| {
         java.thread(thread).start_queue(op, NAME, arguments)
     };
@@ -95,9 +100,36 @@ fn elements_are_shared<S: Servers>(servers: S) {
     shown(&row("claims and takes lose and repeat nothing"), Way::JavaToRust);
 }
 
+fn elements_of_a_codec_are_shared<C: Codec<String>>(
+    rust: &Client,
+    java: &Java,
+    codec: &str,
+    of_rust: C,
+) {
+    let name = format!("jobs:{codec}");
+    let queue = rust.queue::<String>(&name).unwrap().codec(of_rust);
+    let ask = |op: &str, arguments: Value| {
+        java.thread("T1").start_queue(op, &name, arguments).wait(SECOND * 10)
+    };
+    for element in ["ä:\0\"", "", "42"].map(str::to_owned) {
+        queue.push(&element).unwrap();
+        let polled = ask("poll", json!({ "codec": codec, "wait_ms": 1_000 }));
+        assert_eq!(polled.value(), &json!(element), "{codec}");
+        assert!(ask("offer", json!({ "codec": codec, "element": element })).is_true());
+        let claim = queue.claim().unwrap();
+        assert_eq!(*claim.value(), element, "{codec}");
+        assert_eq!(claim.done().unwrap(), Release::Released);
+    }
+}
+
 #[test]
 fn java_and_rust_share_queue_elements_on_one_server() {
     elements_are_shared(Redis::start());
+}
+
+#[test]
+fn java_and_rust_share_queue_elements_in_a_cluster_of_plain_channels() {
+    elements_are_shared(cluster_without_sharded_channels());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use interop::{Answer, Java, Servers, Setup};
+use interop::{Answer, Java, Servers, Setup, cluster_without_sharded_channels};
 use leasehold::Error;
 use leasehold::blocking::{Client, Map};
 use leasehold::codec::{Codec, Json, Kryo5Text, TaggedJson, Text};
@@ -114,7 +114,10 @@ fn map_is_shared<S, V, KC, VC>(
 
 #[test]
 fn java_and_rust_share_a_map_with_each_codec() {
-    let both = Both::start();
+    map_is_shared_with_each_codec(&Both::start());
+}
+
+fn map_is_shared_with_each_codec<S: Servers>(both: &Both<S>) {
     let long = |codec: &str| json!({ "codec": codec, "long": true });
     let text = |codec: &str| json!({ "codec": codec });
     let order = |codec: &str| json!({ "codec": codec, "order": true });
@@ -124,29 +127,29 @@ fn java_and_rust_share_a_map_with_each_codec() {
     let order_shown = |n: i64| format!("{n} null");
 
     let strings = |name: &str| both.rust.map::<String, String>(name).unwrap();
-    map_is_shared(&both, &strings("text"), text("text"), as_text, as_text);
+    map_is_shared(both, &strings("text"), text("text"), as_text, as_text);
     let json = strings("json").codecs(Text, Json);
-    map_is_shared(&both, &json, text("json"), as_text, as_text);
+    map_is_shared(both, &json, text("json"), as_text, as_text);
     let tagged = strings("tagged").codec(TaggedJson::plain());
-    map_is_shared(&both, &tagged, text("tagged"), as_text, as_text);
+    map_is_shared(both, &tagged, text("tagged"), as_text, as_text);
     let kryo = strings("kryo").codec(Kryo5Text);
-    map_is_shared(&both, &kryo, text("kryo"), as_text, as_text);
+    map_is_shared(both, &kryo, text("kryo"), as_text, as_text);
 
     let longs = |name: &str| both.rust.map::<String, i64>(name).unwrap();
     let json = longs("json:long").codecs(Text, Json);
-    map_is_shared(&both, &json, long("json"), number, as_text);
+    map_is_shared(both, &json, long("json"), number, as_text);
     let class = TaggedJson::new("java.lang.Long");
     let tagged = longs("tagged:long").codecs(TaggedJson::plain(), class);
-    map_is_shared(&both, &tagged, long("tagged"), number, as_text);
+    map_is_shared(both, &tagged, long("tagged"), number, as_text);
     let kryo = longs("kryo:long").codec(Kryo5Text);
-    map_is_shared(&both, &kryo, long("kryo"), number, as_text);
+    map_is_shared(both, &kryo, long("kryo"), number, as_text);
 
     let orders = |name: &str| both.rust.map::<String, Order>(name).unwrap();
     let json = orders("json:order").codecs(Text, Json);
-    map_is_shared(&both, &json, order("json"), as_order, order_shown);
+    map_is_shared(both, &json, order("json"), as_order, order_shown);
     let class = TaggedJson::new("leasehold.interop.Order");
     let tagged = orders("tagged:order").codecs(TaggedJson::plain(), class);
-    map_is_shared(&both, &tagged, order("tagged"), as_order, order_shown);
+    map_is_shared(both, &tagged, order("tagged"), as_order, order_shown);
 }
 
 #[test]
@@ -237,11 +240,14 @@ fn computed_by_one_side<S: Servers>(both: &Both<S>) {
 
 #[test]
 fn java_and_rust_share_a_set_with_each_codec() {
-    let both = Both::start();
-    set_is_shared(&both, "text", Text);
-    set_is_shared(&both, "tagged", TaggedJson::plain());
-    set_is_shared(&both, "kryo", Kryo5Text);
-    set_is_shared(&both, "json", Json);
+    set_is_shared_with_each_codec(&Both::start());
+}
+
+fn set_is_shared_with_each_codec<S: Servers>(both: &Both<S>) {
+    set_is_shared(both, "text", Text);
+    set_is_shared(both, "tagged", TaggedJson::plain());
+    set_is_shared(both, "kryo", Kryo5Text);
+    set_is_shared(both, "json", Json);
 }
 
 fn set_is_shared<S: Servers, C: Codec<String>>(both: &Both<S>, codec: &str, of_rust: C) {
@@ -321,13 +327,11 @@ fn entry_with_a_ttl_expires_for_java_and_rust() {
     eventually("the entry of Java expires", SECOND * 5, || orders.get(KEY).unwrap().is_none());
 }
 
-/// The tests that are repeated for every deployment. All codecs are tested on a single server only.
+/// The tests that are repeated for every deployment.
 fn data_is_shared<S: Servers>(servers: S) {
     let both = Both::on(servers);
-    let texts = both.rust.map::<String, String>("texts").unwrap();
-    let as_text = |n: i64| n.to_string();
-    map_is_shared(&both, &texts, json!({ "codec": "text" }), as_text, as_text);
-    set_is_shared(&both, "text", Text);
+    map_is_shared_with_each_codec(&both);
+    set_is_shared_with_each_codec(&both);
     computed_by_one_side(&both);
     local_cache_drops_what_rust_changes(&both);
 }
@@ -340,4 +344,9 @@ fn java_and_rust_share_data_behind_sentinels() {
 #[test]
 fn java_and_rust_share_data_in_a_cluster() {
     data_is_shared(Cluster::options().replicas(0).start());
+}
+
+#[test]
+fn java_and_rust_share_data_in_a_cluster_without_sharded_channels() {
+    data_is_shared(cluster_without_sharded_channels());
 }

@@ -95,9 +95,10 @@ final class Data {
         return value(command, "value");
     }
 
-    private static Codec codec(Command command) {
+    /** The codec that a command names. Default: texts. */
+    static Codec codec(Command command) {
         Class<?> values = command.is("order") ? Order.class : command.is("long") ? Long.class : String.class;
-        return switch (command.text("codec")) {
+        return switch (command.text("codec", "text")) {
             case "text" -> StringCodec.INSTANCE;
             case "json" -> json(new TypedJsonJacksonCodec(values, String.class, values));
             case "tagged" -> new JsonJacksonCodec();

@@ -6,7 +6,6 @@ import java.util.ArrayList;
 import java.util.List;
 import org.redisson.api.RBlockingQueue;
 import org.redisson.api.RedissonClient;
-import org.redisson.client.codec.StringCodec;
 
 /** Executes the commands for queues. */
 final class Queue {
@@ -16,7 +15,7 @@ final class Queue {
     private Queue() {}
 
     static Object perform(RedissonClient redisson, Command command) throws Exception {
-        RBlockingQueue<String> queue = redisson.getBlockingQueue(command.text("name"), StringCodec.INSTANCE);
+        RBlockingQueue<String> queue = redisson.getBlockingQueue(command.text("name"), Data.codec(command));
         return switch (command.op().substring(OPS.length())) {
             case "offer" -> queue.offer(command.text("element"));
             case "poll" -> queue.poll(command.number("wait_ms"), MILLISECONDS);
