@@ -482,8 +482,10 @@ impl From<leasehold_link::Error> for Error {
 }
 
 impl Error {
-    /// Returns whether the store works, but another owner has the lock, a rate is used up, or
-    /// members of a barrier are missing.
+    /// Returns whether the store works, but the object is not available now.
+    ///
+    /// For example, another owner has the lock, a rate is used up, or members of a barrier are
+    /// missing.
     ///
     /// # Examples
     ///

@@ -336,8 +336,9 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// For `rediss://`, trusts only the certificate authorities in this PEM text, and not those of
-    /// the system.
+    /// Trusts only the certificate authorities in this PEM text, for URLs with TLS.
+    ///
+    /// The authorities of the system are then not trusted.
     ///
     /// # Examples
     ///
@@ -388,7 +389,7 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// For sentinels, trusts only the certificate authorities in this PEM text. Default: the
+    /// Trusts only the certificate authorities in this PEM text for sentinels. Default: the
     /// authorities for the servers, see [`ca_certificates`](Self::ca_certificates).
     ///
     /// If the sentinels do not use TLS, connecting returns

@@ -78,8 +78,9 @@ pub trait Codec<T>: Clone + fmt::Debug + Send + Sync + 'static {
     fn decode(&self, bytes: &[u8]) -> Result<T, CodecError>;
 }
 
-/// A value that the codec `C` writes as a `T`: a `T`, and also a `str` if `T` is `String`, or bytes
-/// if `T` is `Vec<u8>`.
+/// A value that the codec `C` writes as a `T`.
+///
+/// Such a value is a `T`, and also a `str` if `T` is `String`, or bytes if `T` is `Vec<u8>`.
 ///
 /// Methods that take a key or an element accept such values, as those of a `HashMap` do.
 ///

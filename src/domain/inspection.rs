@@ -94,8 +94,10 @@ impl Inspection {
         }
     }
 
-    /// Returns the number of waiters, as far as Redis shows it: the length of the queue, or the
-    /// number of subscribers if there are more. Some waiters of Redisson only subscribe.
+    /// Returns the number of waiters, as far as Redis shows it.
+    ///
+    /// The result is the length of the queue, or the number of subscribers if there are more. Some
+    /// waiters of Redisson only subscribe.
     ///
     /// # Examples
     ///

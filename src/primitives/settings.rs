@@ -135,8 +135,8 @@ macro_rules! settings {
             self.with(|settings| settings.wait_strategy = wait_strategy)
         }
 
-        /// Sets how often, and for how long, a release may hand the lock to the next task of this
-        /// process. Default: 10 000 holds, 10 ms.
+        /// Limits the hand-offs of a grant to other tasks of this process. Default: 10 000 holds,
+        /// 10 ms.
         ///
         /// Such a hand-off sends no request, so it is hundreds of times as fast as a release and an
         /// acquisition. After `max` hand-offs, or when `time` has passed since the grant, the next
