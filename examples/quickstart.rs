@@ -134,7 +134,7 @@ impl Place {
         match self {
             Self::Memory(store) => {
                 store.lose(NAME);
-                say("***", "the store forgets the lock, as after a failover");
+                say("***", "the store loses the lock, as after a failover");
             }
             Self::Redis(_) => {
                 operator.lock(NAME)?.force_release().await?;
