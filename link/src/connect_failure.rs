@@ -297,12 +297,12 @@ mod tests {
 
     #[test]
     fn combined_failure_is_lasting_only_if_all_parts_are() {
-        let passing = || ConnectFailure::passing("no answer").at("a:1");
+        let passing = || ConnectFailure::passing("no reply").at("a:1");
         let lasting = || ConnectFailure::lasting("NOAUTH").at("b:2");
         let both = ConnectFailure::of_all([passing(), lasting()]);
         assert_eq!(
             (both.to_string().as_str(), both.lasting),
-            ("a:1: no answer; b:2: NOAUTH", false)
+            ("a:1: no reply; b:2: NOAUTH", false)
         );
         assert!(ConnectFailure::of_all([lasting(), lasting()]).lasting);
         assert!(!ConnectFailure::of_all([]).lasting);
@@ -319,7 +319,7 @@ mod tests {
         for words in [here.to_string(), rejection.to_string()] {
             assert!(words.contains("NOAUTH") && words.contains("on every server"), "{words}");
         }
-        let passing = ConnectFailure::passing("no answer");
+        let passing = ConnectFailure::passing("no reply");
         assert!(ConnectFailure::of_all([rejected(), passing]).rejection("a:1").is_none());
         assert!(ConnectFailure::of_all([]).rejection("a:1").is_none());
     }
