@@ -54,7 +54,7 @@ impl Ledger {
     }
 }
 
-/// Plays the story: Bob adds to the order while Ada is paused between her read and her write.
+/// Plays the scenario: Bob adds to the order while Ada is paused between her read and her write.
 /// Returns the final total.
 async fn tell(ledger: &Ledger) -> Result<u32, Error> {
     let store = MemoryStore::new();

@@ -119,7 +119,7 @@ build() {
     say "$name: building it, which takes minutes"
     if ! nice -n 19 make -C "$1" -j2 BUILD_TLS=yes OPTIMIZATION=-O2 >"$work/$name.log" 2>&1; then
         tail -n 20 "$work/$name.log" >&2
-        fail "$name could not be built: all it said is in $work/$name.log"
+        fail "$name could not be built: its output is in $work/$name.log"
     fi
     put "$(find "$1/src" -name redis-server -o -name valkey-server | head -n 1)"
 }

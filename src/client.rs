@@ -524,7 +524,7 @@ impl Client {
     /// # #[tokio::main] async fn main() {
     /// let health = leasehold::Client::in_memory().health().await;
     /// match health.unavailable_reason {
-    ///     None => println!("ready: the server answers in {:?}", health.round_trip),
+    ///     None => println!("ready: the server replies in {:?}", health.round_trip),
     ///     Some(reason) => eprintln!("not ready: {reason}"),
     /// }
     /// # }

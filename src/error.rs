@@ -284,7 +284,11 @@ pub enum Error {
     /// Nothing happened. An acquisition retries, and returns this error only when its timeout ends.
     /// If the server is out of memory (`OOM`), the acquisition fails at once, because waiting frees
     /// no memory.
-    #[error("Redis not ready for `{name}`: {}; retry later", words(code, message, command.as_deref()))]
+    #[error(
+        "Redis not ready for `{name}`: {}; {}",
+        words(code, message, command.as_deref()),
+        not_ready_remedy(code)
+    )]
     NotReady {
         /// The name of the lock or of another primitive.
         name: Name,
@@ -465,6 +469,15 @@ fn words(code: &str, message: &str, command: Option<&str>) -> String {
             format!("{} (command {command})", text.trim())
         }
         _ => text.trim().to_owned(),
+    }
+}
+
+/// Returns the remedy for a server that is not ready. A read-only server may be a replica that the
+/// client uses by mistake.
+fn not_ready_remedy(code: &str) -> &'static str {
+    match code {
+        "READONLY" => "retry, or connect to the primary",
+        _ => "retry later",
     }
 }
 

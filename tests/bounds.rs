@@ -185,7 +185,7 @@ mod blocking {
     }
 
     #[test]
-    fn other_types_may_move_between_threads() {
+    fn client_lock_and_owned_guards_may_move_between_threads() {
         is_plain::<Client>();
         is_plain::<Lock>();
         is_plain::<OwnedLockGuard>();

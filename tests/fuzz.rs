@@ -188,7 +188,7 @@ fn spoilt(random: &mut Rng, mut output: Vec<u8>) -> Vec<u8> {
 }
 
 /// One run of one seed.
-struct Story {
+struct Run {
     seed: u64,
     random: Rng,
     tampering: TamperingProxy,
@@ -197,7 +197,7 @@ struct Story {
     honest: bool,
 }
 
-impl Story {
+impl Run {
     fn of(seed: u64, redis: &Redis) -> Self {
         let mut random = Rng::with_seed(seed);
         let honest = random.bool();
@@ -305,15 +305,10 @@ impl Story {
 async fn calls_end_in_time_and_the_client_recovers_from_any_reply() {
     let redis = Redis::start();
     let (before, start) = (panics(), Instant::now());
-    let tell = async |seed| Story::of(seed, &redis).reported(&redis).await;
+    let tell = async |seed| Run::of(seed, &redis).reported(&redis).await;
     let reported = stream::iter(seeds(FEW)).map(tell).buffer_unordered(TOGETHER);
     let calls: Vec<usize> = reported.collect().await;
-    println!(
-        "{} stories, {} calls, {:?}",
-        calls.len(),
-        calls.iter().sum::<usize>(),
-        start.elapsed()
-    );
+    println!("{} runs, {} calls, {:?}", calls.len(), calls.iter().sum::<usize>(), start.elapsed());
     assert_eq!(panics(), before, "a task panicked");
 }
 

@@ -399,7 +399,7 @@ async fn error_names_a_missing_permission_for_the_topology() {
 }
 
 /// Former bug: the two nodes redirected the request to each other until it failed. The error then
-/// said that the nodes disagree.
+/// reported that the nodes disagree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn denied_asking_command_is_an_error_until_the_slot_has_moved() {
     let cluster = three_masters();
@@ -1164,7 +1164,7 @@ async fn clusterdown_names_the_full_coverage_setting() {
     assert!(health.unavailable_reason.unwrap().contains("cluster-require-full-coverage"));
 }
 
-/// Former bug: the error said that the lock is held, although this was only the result of an
+/// Former bug: the error reported that the lock is held, although this was only the result of an
 /// earlier reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {

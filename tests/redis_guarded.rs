@@ -362,21 +362,21 @@ async fn partly_failed_script_returns_its_error_and_keeps_its_writes() {
         ("return redis.error_reply('MINE no more')", "MINE no more"),
         ("return {1, redis.pcall('NONSENSE')}", "command called from"),
         ("error(string.rep('x', 1000000))", "xxxxx"),
-        ("return string.rep('x', 300000)", "the answer is too long: 250 kB at most"),
-        ("return {{ARGV[1], ARGV[1]}, {ARGV[1]}}", "the answer is too long: 250 kB at most"),
+        ("return string.rep('x', 300000)", "the reply is too long: 250 kB at most"),
+        ("return {{ARGV[1], ARGV[1]}, {ARGV[1]}}", "the reply is too long: 250 kB at most"),
         (
             "local a = {} for i = 1, 200000 do a[i] = 1 end return a",
-            "the answer is too long: 250 kB at most",
+            "the reply is too long: 250 kB at most",
         ),
         (
             "local a = 1 for i = 1, 200 do a = {a} end return a",
-            "the answer is too long: 250 kB at most",
+            "the reply is too long: 250 kB at most",
         ),
         // 31 tables, each of which contains the previous one twice. The reply would have 2^31
         // tables.
         (
             "local a = {1} for i = 1, 31 do a = {a, a} end return a",
-            "the answer is too long: 250 kB at most",
+            "the reply is too long: 250 kB at most",
         ),
     ]
     .into_iter()

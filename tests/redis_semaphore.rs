@@ -561,7 +561,7 @@ async fn waiter_without_a_request_in_flight_leaves_no_withdrawal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_for_many_acquires_among_constant_small_requests() {
+async fn waiter_for_many_permits_is_not_starved_by_small_requests() {
     let redis = Redis::start();
     let many = pool(&redis).await;
     many.set_if_absent(4).await.unwrap();

@@ -492,7 +492,7 @@ fn fail_fast_client_connects_on_its_second_runtime() {
     });
 }
 
-/// Former bug: the error said three times that there was no reply.
+/// Former bug: the error reported three times that there was no reply.
 #[tokio::test]
 async fn error_names_the_connect_failure_once() {
     let away = not_yet();

@@ -141,7 +141,9 @@ fn guide_explains_every_metric() {
 fn messages_lists_every_text_of_errors_and_logs() {
     // The only strings in the blocking API are those of examples.
     let shown = of_users().filter(|(path, _)| !path.starts_with("src/blocking/"));
-    let shown: Vec<_> = shown.flat_map(|(path, text)| shown_texts(&path, &text)).collect();
+    let shown = shown.flat_map(|(path, text)| shown_texts(&path, &text));
+    let scripts = scripts().flat_map(|(path, text)| script_texts(&path, &text));
+    let shown: Vec<_> = shown.chain(scripts).collect();
     none(messages(&read("docs/messages.md"), &shown));
 }
 
@@ -161,6 +163,9 @@ fn texts_that_users_read_are_in_plain_words() {
     let command = files("cli/src", "rs").into_iter().map(|path| (path.clone(), read(&path)));
     let shown = of_users().chain(command).flat_map(|(path, text)| shown_texts(&path, &text));
     none(shown.flat_map(|shown| dialect(&shown.at, &shown.text)));
+    none(scripts().flat_map(|(path, text)| dialect(&path, &prose(&comments(&text, "--")))));
+    let path = "cli/src/args.rs";
+    none(dialect(path, &prose(&comments(&read(path), "///"))));
 }
 
 #[test]
@@ -901,6 +906,28 @@ fn scanned(text: &str) -> (String, Vec<(usize, usize)>) {
     (code, literals)
 }
 
+/// The texts of the errors that a script returns. `{}` stands for a value between two literals.
+fn script_texts(path: &str, text: &str) -> Vec<Shown> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with("--"));
+    let has_error = |line: &str| line.contains("error_reply(") || line.contains("'ERR ");
+    let lines = lines.filter(|(_, line)| has_error(line));
+    let shown = lines.map(|(number, line)| {
+        let parts: Vec<_> = line.split('\'').collect();
+        let mut text = parts.iter().skip(1).step_by(2).copied().collect::<Vec<_>>().join("{}");
+        if parts.last().is_some_and(|rest| rest.starts_with(" ..")) {
+            text.push_str("{}");
+        }
+        Shown { text, level: None, at: format!("{path}:{}", number + 1) }
+    });
+    shown.collect()
+}
+
+/// The comments of a source that start with `mark`.
+fn comments(text: &str, mark: &str) -> String {
+    let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix(mark));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// The length of the literal with which `text` starts.
 fn end_of_literal(text: &str) -> usize {
     let mut escaped = false;
@@ -1325,6 +1352,11 @@ fn sources() -> impl Iterator<Item = (String, String)> {
     all.map(|path| (path.clone(), read(&path)))
 }
 
+fn scripts() -> impl Iterator<Item = (String, String)> {
+    let all = SCRIPTS.into_iter().flat_map(|(folder, _)| files(folder, "lua"));
+    all.map(|path| (path.clone(), read(&path)))
+}
+
 fn of_library() -> impl Iterator<Item = (String, String)> {
     sources().filter(|(path, _)| path.starts_with("src/"))
 }
@@ -1720,6 +1752,7 @@ fn tidy_finds_forbidden_words() {
     let code = "/// Public.\n#[must_use]\npub fn a() {}\n\n/// Private.\nfn b() {}\n\n/// Inside.\n\
         pub(crate) fn c() {}\n\npub enum D {\n    /// Variant.\n    E {\n        /// Field.\n        f: u8,\n";
     assert_eq!(public_docs(code), " Public.\n Variant.\n Field.\n");
+    assert_eq!(comments("-- a: b.\nlocal c\n    -- d\n", "--"), " a: b.\n d");
 }
 
 #[test]
@@ -1739,4 +1772,10 @@ fn tidy_finds_a_missing_or_obsolete_text_in_messages() {
     one(&messages(&format!("{page}| `gone` | x |\n"), &shown), "no such text: | `gone`");
     let lacking = page.split_once('\n').map_or("", |(_, rest)| rest);
     one(&messages(lacking, &shown), "src/a.rs:1");
+
+    let script = "-- redis.error_reply('ERR no')\nreturn redis.error_reply('BAD ' .. KEYS[1])\n\
+        return {3, 'ERR ' .. what .. ' is bad'}\n";
+    let shown = script_texts("a.lua", script);
+    assert!(messages("| `BAD {}` | x |\n| `ERR {} is bad` | x |\n", &shown).is_empty());
+    one(&messages("| `BAD {}` | x |\n", &shown), "a.lua:3");
 }

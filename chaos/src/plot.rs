@@ -36,13 +36,13 @@ mod tests {
     #[test]
     fn same_seed_repeats_faults_and_each_fault_is_equally_frequent() {
         let faults = [Fault::LinksCut, Fault::WorkerKilled, Fault::ServerKilled];
-        let story = |seed| {
+        let faults_of = |seed| {
             let mut plot = Plot::new(&faults, seed);
             (0..6).map(|_| plot.next_fault()).map(|(it, mut rng)| (it, rng.u64(..))).collect()
         };
-        let (first, again): (Vec<_>, Vec<_>) = (story(31), story(31));
+        let (first, again): (Vec<_>, Vec<_>) = (faults_of(31), faults_of(31));
         assert_eq!(first, again);
-        assert_ne!(first, story(32));
+        assert_ne!(first, faults_of(32));
         for fault in faults {
             assert_eq!(first.iter().filter(|(it, _)| *it == fault).count(), 2);
         }

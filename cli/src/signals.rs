@@ -77,8 +77,8 @@ pub(crate) fn code(signal: Signal) -> u8 {
     SIGNALLED + u8::try_from(signal.as_raw()).unwrap_or_default()
 }
 
-/// Returns the end of a process whose `operation` was interrupted by `signal`. `result` describes
-/// the state that the operation has left.
+/// Returns the exit status of a process whose `operation` was interrupted by `signal`. `result`
+/// describes the state that the operation has left.
 pub(crate) fn ended_by(signal: Signal, operation: &str, result: &str) -> Exit {
     Exit::new(code(signal), format!("{operation}: ended by a signal; {result}"))
 }

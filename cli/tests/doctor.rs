@@ -97,7 +97,7 @@ fn doctor_prints_the_command_that_grants_missing_permissions() {
     assert_eq!(bad(&doctor(&redis, &["--user", "app", "gate"]).1, "acl").len(), 1);
 }
 
-/// Once, `doctor` told the user of a queue to get the permissions for locks.
+/// Former bug: for a queue, `doctor` reported missing permissions of locks.
 #[test]
 fn doctor_checks_no_permissions_for_locks_for_a_queue() {
     let redis = Redis::start();

@@ -220,7 +220,7 @@ fn deleted_token_counter_restarts_at_one_in_java_and_rust() {
 }
 
 #[test]
-fn invalid_or_full_token_counter_rejects_every_acquisition() {
+fn acquisition_fails_when_the_token_counter_is_invalid_or_full() {
     let both = Together::start();
     both.redis.command(&["SET", COUNTER, "many"]);
     for side in [both.java.thread("T1").fenced(), both.rust.thread("T1").fenced()] {

@@ -156,9 +156,14 @@ impl ConnectFailure {
         Some(Failure::refused(code, format!("{server}: {means}{}", rejection.advice())))
     }
 
-    /// Returns the error of a connection attempt to `server`.
+    /// Returns the error of a connection attempt to `server`. If there is only one sentinel, the
+    /// error names its address once.
     pub(crate) fn before(self, server: String) -> Error {
-        let Self { words: reason, lasting, source, .. } = self;
+        let Self { words, lasting, source, .. } = self;
+        let reason = match words.split_once(": ") {
+            Some((place, rest)) if is_the_only_sentinel(place, &server) => rest.to_owned(),
+            _ => words,
+        };
         Error::Connect { server, reason, permanent: lasting, source }
     }
 
@@ -289,6 +294,11 @@ impl fmt::Display for ConnectFailure {
     }
 }
 
+/// Whether the text `server` names only one sentinel, and it is at `place`.
+fn is_the_only_sentinel(place: &str, server: &str) -> bool {
+    server.strip_suffix(place).is_some_and(|before| before.ends_with(" of the sentinels "))
+}
+
 #[cfg(test)]
 mod tests {
     use redis::Value;
@@ -297,12 +307,12 @@ mod tests {
 
     #[test]
     fn combined_failure_is_lasting_only_if_all_parts_are() {
-        let passing = || ConnectFailure::passing("no answer").at("a:1");
+        let passing = || ConnectFailure::passing("no reply").at("a:1");
         let lasting = || ConnectFailure::lasting("NOAUTH").at("b:2");
         let both = ConnectFailure::of_all([passing(), lasting()]);
         assert_eq!(
             (both.to_string().as_str(), both.lasting),
-            ("a:1: no answer; b:2: NOAUTH", false)
+            ("a:1: no reply; b:2: NOAUTH", false)
         );
         assert!(ConnectFailure::of_all([lasting(), lasting()]).lasting);
         assert!(!ConnectFailure::of_all([]).lasting);
@@ -319,9 +329,23 @@ mod tests {
         for words in [here.to_string(), rejection.to_string()] {
             assert!(words.contains("NOAUTH") && words.contains("on every server"), "{words}");
         }
-        let passing = ConnectFailure::passing("no answer");
+        let passing = ConnectFailure::passing("no reply");
         assert!(ConnectFailure::of_all([rejected(), passing]).rejection("a:1").is_none());
         assert!(ConnectFailure::of_all([]).rejection("a:1").is_none());
+    }
+
+    /// Former bug: the error named the address of the only sentinel twice.
+    #[test]
+    fn connect_error_names_the_only_sentinel_once() {
+        let of = |server: &str| {
+            ConnectFailure::passing("no reply").at("a:1").before(server.into()).to_string()
+        };
+        assert_eq!(
+            of("`main` of the sentinels a:1"),
+            "cannot connect to `main` of the sentinels a:1: no reply"
+        );
+        let two = of("`main` of the sentinels b:1, a:1");
+        assert!(two.ends_with("b:1, a:1: a:1: no reply"), "{two}");
     }
 
     #[test]

@@ -41,14 +41,14 @@ impl Limits {
     }
 }
 
-/// Waits for `answer` for at most `limit`. An immediate reply costs no timer.
+/// Waits for `reply` for at most `limit`. An immediate reply costs no timer.
 pub(crate) async fn within<T>(
     limit: Duration,
-    answer: impl Future<Output = Result<T, Failure>>,
+    reply: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     tokio::select! {
         biased;
-        answered = answer => answered,
+        result = reply => result,
         // The timer is made in the block, so that an immediate reply needs no timer.
         () = async { sleep(limit).await } => Err(nothing_came(limit)),
     }

@@ -80,7 +80,7 @@ use self::{
     recent::RecentReleases,
     release::background::complete_all,
     tasks::{OnDrop, Spawner},
-    timing::{HEALTH_ANSWER, LONGEST_TIMEOUT, RETURN_LOOKS},
+    timing::{HEALTH_LIMIT, LONGEST_TIMEOUT, RETURN_LOOKS},
     watchdog::Watchdog,
 };
 #[cfg(test)]
@@ -220,7 +220,7 @@ impl Engine {
     pub(crate) async fn health(&self) -> Health {
         let start = Instant::now();
         let looked = match Handle::try_current() {
-            Ok(_) => within(HEALTH_ANSWER, async { Ok(self.core.store.check().await) }).await,
+            Ok(_) => within(HEALTH_LIMIT, async { Ok(self.core.store.check().await) }).await,
             Err(_) => Err(Failure::NoRuntime),
         };
         let round_trip = match &looked {

@@ -266,7 +266,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
             warn_set_aside(name, &error);
         } else {
             tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
-                "unreadable queue element not set aside: a later claim gets it");
+                "setting aside an unreadable queue element failed: a later claim will retry");
         }
         Err(error)
     }

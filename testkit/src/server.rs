@@ -430,8 +430,12 @@ impl Launch<'_> {
             if ended.is_some() && self.has_no_tls() {
                 lacks("it is built without TLS");
             }
-            assert!(ended.is_none(), "redis-server ended. {}", self.story());
-            assert!(started.elapsed() < START, "not ready within {START:?}. {}", self.story());
+            assert!(ended.is_none(), "redis-server ended. {}", self.description());
+            assert!(
+                started.elapsed() < START,
+                "not ready within {START:?}. {}",
+                self.description()
+            );
             sleep(PAUSE);
         }
         Ok(process)
@@ -460,7 +464,7 @@ impl Launch<'_> {
     }
 
     /// The message for a server that does not start.
-    fn story(&self) -> String {
+    fn description(&self) -> String {
         format!("Settings: {:?}\nIts log:\n{}", self.options, read_log(self.dir))
     }
 }

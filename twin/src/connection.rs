@@ -120,7 +120,7 @@ impl Connection {
         moved
     }
 
-    /// Puts the bytes that the client has sent in transit to the server.
+    /// Moves the client's sent bytes into transit.
     fn receive(&mut self, core: &mut Core, length: usize) {
         let bytes = &self.scratch[..length];
         let delay = core.faults.requests;

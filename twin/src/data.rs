@@ -26,8 +26,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns whether the value has ended by `now`. A hash also ends when all of its fields have
-    /// ended.
+    /// Returns whether the value has expired by `now`. A hash also expires when all of its fields
+    /// have expired.
     fn is_over(&self, now: i64) -> bool {
         let fields = |value: &Value| matches!(value, Value::Hash(hash) if hash.is_over(now));
         self.ends.is_some_and(|ends| now > ends) || fields(&self.value)

@@ -80,8 +80,7 @@ impl Net {
         self.lead(address, server);
     }
 
-    /// Lets an address lead to `server` from now on, instead of an earlier server. `server` keeps
-    /// the address by which other servers name it.
+    /// Redirects the address to `server`. Other servers still announce the old address of `server`.
     pub fn lead(&self, address: &str, server: &Twin) {
         self.inner().servers.insert(address.into(), server.clone());
     }

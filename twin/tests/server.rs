@@ -486,7 +486,7 @@ async fn test_can_inspect_data_and_commands() {
 }
 
 /// Returns the log of two clients on a slow server with faults and a replica.
-async fn story(seed: u64) -> Vec<String> {
+async fn scenario(seed: u64) -> Vec<String> {
     let twin = Twin::new(seed);
     let reported = Arc::new(Mutex::new(vec![]));
     let log = Arc::clone(&reported);
@@ -521,7 +521,7 @@ fn simulated_server_repeats_its_run_from_the_same_seed() {
     let reported = |seed| {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.unwrap().block_on(story(seed))
+        runtime.unwrap().block_on(scenario(seed))
     };
     assert_eq!(reported(1), reported(1));
     assert_ne!(reported(1), reported(2));

@@ -110,36 +110,36 @@ mod tests {
     #[test]
     fn hand_over_lasts_from_release_to_the_next_acquisition() {
         // The first process acquires twice, and then the second process acquires.
-        let story = VisitLog::of(&[vec![(1, 100, 110), (1, 115, 120)], vec![(1, 150, 160)]]);
+        let log = VisitLog::of(&[vec![(1, 100, 110), (1, 115, 120)], vec![(1, 150, 160)]]);
 
-        assert_eq!(story.between_processes(), [30]);
-        assert_eq!(story.overlaps(), 0);
-        assert_eq!(story.shares(), [2.0, 1.0]);
+        assert_eq!(log.between_processes(), [30]);
+        assert_eq!(log.overlaps(), 0);
+        assert_eq!(log.shares(), [2.0, 1.0]);
     }
 
     #[test]
     fn hand_over_within_a_process_is_counted_separately() {
-        let story = VisitLog::of(&[vec![(1, 0, 1), (2, 2, 3), (2, 4, 5)]]);
-        assert_eq!(story.hand_overs(), 1);
-        assert_eq!(story.between_processes(), [0; 0]);
+        let log = VisitLog::of(&[vec![(1, 0, 1), (2, 2, 3), (2, 4, 5)]]);
+        assert_eq!(log.hand_overs(), 1);
+        assert_eq!(log.between_processes(), [0; 0]);
     }
 
     #[test]
     fn acquisition_before_the_previous_release_is_an_overlap() {
-        let story = VisitLog::of(&[vec![(1, 100, 200)], vec![(1, 199, 210)], vec![(1, 210, 220)]]);
-        assert_eq!(story.overlaps(), 1);
+        let log = VisitLog::of(&[vec![(1, 100, 200)], vec![(1, 199, 210)], vec![(1, 210, 220)]]);
+        assert_eq!(log.overlaps(), 1);
     }
 
     #[test]
     fn long_hold_overlaps_with_all_others() {
-        let story = VisitLog::of(&[vec![(1, 0, 100)], vec![(1, 10, 20), (1, 30, 40)]]);
-        assert_eq!(story.overlaps(), 2);
+        let log = VisitLog::of(&[vec![(1, 0, 100)], vec![(1, 10, 20), (1, 30, 40)]]);
+        assert_eq!(log.overlaps(), 2);
     }
 
     #[test]
-    fn process_without_holds_counts_as_the_smallest_share() {
-        let story = VisitLog::of(&[vec![(1, 0, 1), (1, 2, 3)], vec![]]);
-        assert_eq!(story.luckiest_and_unluckiest(), (100.0, 0.0));
-        assert_eq!(story.jain(), 0.5);
+    fn smallest_share_includes_processes_without_holds() {
+        let log = VisitLog::of(&[vec![(1, 0, 1), (1, 2, 3)], vec![]]);
+        assert_eq!(log.luckiest_and_unluckiest(), (100.0, 0.0));
+        assert_eq!(log.jain(), 0.5);
     }
 }

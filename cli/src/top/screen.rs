@@ -81,13 +81,13 @@ mod tests {
 
     /// Runs this test again in a terminal of `script`, where it panics.
     #[test]
-    fn panic_restores_the_terminal_before_its_message() {
+    fn panic_restores_the_terminal_and_then_prints_its_message() {
         if env::var_os(CHILD).is_some() {
             let _screen = Screen::open().unwrap();
             panic!("the reason");
         }
         let program = env::current_exe().unwrap();
-        let test = "top::screen::tests::panic_restores_the_terminal_before_its_message";
+        let test = "top::screen::tests::panic_restores_the_terminal_and_then_prints_its_message";
         let line = format!(
             "stty -g; {} --exact {test} --nocapture; echo; stty -g",
             program.to_str().unwrap()

@@ -36,7 +36,7 @@ pub struct Resolver {
 }
 
 /// The lookups in flight, by host and port. A lookup cannot be cancelled: it blocks a thread of the
-/// runtime until the system answers. For this reason, all connection attempts to a server share one
+/// runtime until the system replies. For this reason, all connection attempts to a server share one
 /// lookup. If the lookup of one host hangs, it blocks one thread, and lookups of other hosts
 /// continue.
 #[derive(Default)]

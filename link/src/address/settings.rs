@@ -28,7 +28,8 @@ pub type OnLoss = fn(&str, &'static str);
 pub struct Settings {
     /// The timeout of a whole connection attempt: to find the server, to connect, and to log in.
     pub connect_timeout: Duration,
-    /// How long a command may take, and how long it waits for a connection.
+    /// How long a command may take once it is sent, and how long a command waits for a connection
+    /// before it is sent.
     pub command_timeout: Duration,
     /// The user. If set, it replaces the user in the URL.
     pub user: Option<String>,

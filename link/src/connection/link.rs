@@ -3,8 +3,8 @@
 //! A command waits for the connection no longer than the command timeout. A sent command has no
 //! timer of its own, because the timer would take 6 % of the instructions of an acquisition and its
 //! release. Instead, `watch.rs` ends a connection whose server does not reply, and all commands on
-//! that connection fail. The link never sends an unanswered command again, because only the caller
-//! knows whether a second execution is safe.
+//! that connection fail. If a command got no reply, the link never sends it again, because only the
+//! caller knows whether a second execution is safe.
 
 use std::{
     fmt, slice,

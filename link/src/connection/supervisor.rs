@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// The first and the longest pause before a lost connection is made again.
+/// The first and the longest pause before reconnecting.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// The state of a connection, shared with its callers.

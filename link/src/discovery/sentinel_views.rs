@@ -168,7 +168,7 @@ impl SentinelViews {
     pub(crate) fn failure(&self, sentinels: &[Address]) -> ConnectFailure {
         ConnectFailure::of_all(sentinels.iter().map(|sentinel| {
             let known = self.all.get(&sentinel.to_string()).and_then(|it| it.failure.clone());
-            known.unwrap_or_else(|| no_answer(sentinel).of_sentinel()).at(sentinel)
+            known.unwrap_or_else(|| no_reply(sentinel).of_sentinel()).at(sentinel)
         }))
     }
 
@@ -216,7 +216,7 @@ fn is_news(why: &ConnectFailure, before: Option<&ConnectFailure>) -> bool {
 }
 
 /// Returns the failure of a `sentinel` that has not replied yet.
-fn no_answer(sentinel: &Address) -> ConnectFailure {
+fn no_reply(sentinel: &Address) -> ConnectFailure {
     match sentinel {
         Address::Tcp { tls: true, .. } => {
             ConnectFailure::passing("no reply; does this port use TLS?")
@@ -350,7 +350,7 @@ mod tests {
     /// Formerly, two addresses of one sentinel counted as two sentinels, so that one vote was no
     /// majority.
     #[test]
-    fn only_sentinel_is_a_majority_though_it_is_listed_twice() {
+    fn single_sentinel_with_two_addresses_is_a_majority() {
         let now = Instant::now();
         let mut views = views(&[(72, 4), (72, 4)], now);
         assert_eq!(views.master(2, now), Some(at(72)));

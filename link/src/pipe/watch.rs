@@ -1,7 +1,7 @@
 //! Detects that the server does not reply, or replies much too late.
 //!
 //! The watch counts replies and not bytes, because an endless reply or a pushed message does not
-//! answer a request. It does not matter which caller sent a request: a cancelled caller changes
+//! complete a request. It does not matter which caller sent a request: a cancelled caller changes
 //! nothing.
 //!
 //! The watch counts its checks and not the time. If the process is stopped for a minute, at most

@@ -330,14 +330,14 @@ impl<T: SubscriptionTable> Cluster<T> {
         }
     }
 
-    /// Awaits `answer`. Returns `None` if `node` loses the slot meanwhile.
+    /// Awaits `reply`. Returns `None` if `node` loses the slot meanwhile.
     async fn while_owned_by<R>(
         &self,
         node: &Arc<Node<T>>,
         slot: u16,
-        answer: impl Future<Output = R>,
+        reply: impl Future<Output = R>,
     ) -> Option<R> {
-        let mut answer = pin!(answer);
+        let mut reply = pin!(reply);
         loop {
             let changed = self.cluster_state.changed.notified();
             if !self.cluster_state.owner(slot).is_some_and(|owner| Arc::ptr_eq(&owner, node)) {
@@ -346,7 +346,7 @@ impl<T: SubscriptionTable> Cluster<T> {
             tokio::select! {
                 biased;
                 () = changed => {}
-                answer = &mut answer => return Some(answer),
+                reply = &mut reply => return Some(reply),
             }
         }
     }
@@ -389,13 +389,13 @@ impl<T: SubscriptionTable> Cluster<T> {
 
     /// Waits for a reply. If it takes longer than `PATIENCE`, refreshes the topology meanwhile,
     /// because the node may be gone.
-    async fn with_refresh<R>(&self, answer: impl Future<Output = R>) -> R {
-        let mut answer = pin!(answer);
-        match timeout(PATIENCE, &mut answer).await {
-            Ok(answer) => answer,
+    async fn with_refresh<R>(&self, reply: impl Future<Output = R>) -> R {
+        let mut reply = pin!(reply);
+        match timeout(PATIENCE, &mut reply).await {
+            Ok(reply) => reply,
             Err(_) => {
                 let _request = self.refresher.request_refresh();
-                answer.await
+                reply.await
             }
         }
     }

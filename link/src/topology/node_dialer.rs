@@ -18,7 +18,7 @@ use crate::{
 pub(super) struct NodeDialer {
     settings: Settings,
     client_id: String,
-    /// User, password and TLS of the first seed. All nodes have the same.
+    /// User, password and TLS of the first address in the URL. All nodes have the same.
     seed: Target,
     /// All dialers share this value, because a new one for TLS would read all authorities that the
     /// system trusts.

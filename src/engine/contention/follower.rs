@@ -37,8 +37,8 @@ impl Messages {
     }
 }
 
-/// Receives the messages about one name. A message only makes the task send a request, as for a
-/// waiter.
+/// Receives the messages about one name for a task that does not stand in line. A message grants
+/// nothing: it only makes the task send its next request.
 pub(crate) struct Follower {
     contention: Arc<NameRegistry>,
     object: Object,

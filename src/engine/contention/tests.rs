@@ -1,10 +1,10 @@
 //! Tests of the waiters of one name, on a simulated server.
 
-mod answers;
 mod idle;
 mod lingering;
 mod offers;
 mod profiles;
+mod replies;
 mod sharing;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};

@@ -16,7 +16,7 @@ use crate::{
 
 const SERVERS: usize = 5;
 const TTL: Duration = Duration::from_secs(10);
-const STORY: Duration = Duration::from_secs(120);
+const RUN_TIME: Duration = Duration::from_secs(120);
 
 fn millis(range: Range<u64>) -> Duration {
     Duration::from_millis(fastrand::u64(range))
@@ -36,7 +36,7 @@ fn check_none(holders: &Holders, when: &str) {
 /// Acquires the lock again and again. Each time, checks that no other task relies on a hold, and
 /// releases the lock. Returns the number of holds.
 async fn contend(task: String, lock: QuorumLock, holders: Arc<Holders>, trace: Arc<Trace>) -> u32 {
-    let (until, mut holds) = (Instant::now() + STORY, 0);
+    let (until, mut holds) = (Instant::now() + RUN_TIME, 0);
     while Instant::now() < until {
         let Ok(guard) = lock.acquire_within(millis(100..20_000)).await else { continue };
         holds += 1;
@@ -59,7 +59,7 @@ async fn contend(task: String, lock: QuorumLock, holders: Arc<Holders>, trace: A
 /// and in half of these cases two others reject every request until then. If three servers stop for
 /// a *ttl*, checks that no task relies on a hold.
 async fn trouble(servers: &[MemoryStore], holders: &Holders, trace: &Trace) {
-    let until = Instant::now() + STORY;
+    let until = Instant::now() + RUN_TIME;
     while Instant::now() < until {
         sleep(millis(500..8_000)).await;
         let mut numbers: Vec<usize> = (0..SERVERS).collect();
@@ -96,7 +96,7 @@ async fn trouble(servers: &[MemoryStore], holders: &Holders, trace: &Trace) {
     }
 }
 
-/// Runs the story of `seed`.
+/// Runs the simulation of `seed`.
 pub(super) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
     fastrand::seed(seed);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

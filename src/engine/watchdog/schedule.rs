@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn silent_store_does_not_hide_the_lease_end() {
-        // given a renewal that was sent and stays unanswered
+        // given a renewal that was sent and gets no reply
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.renewed_at(1_000);

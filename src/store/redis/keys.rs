@@ -34,7 +34,8 @@ pub(crate) fn topic(name: &Name) -> String {
     suffixed(name, "topic")
 }
 
-/// Returns the name of a synchronizer of an entry of the map or set `name`: `{MAP}:HASH:what`.
+/// Returns the name of a synchronizer of one entry of the map `name`, or of one element of the set
+/// `name`: `{NAME}:HASH:what`.
 pub(crate) fn of_entry(name: &Name, hash: &str, what: &str) -> String {
     suffixed(name, &[hash, ":", what].concat())
 }

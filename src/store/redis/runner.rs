@@ -104,18 +104,18 @@ impl RedisStore {
         self.announced::<K, _>(name, self.ask(request.read(replies::number))).await
     }
 
-    /// Returns `answer`. If the message of the script reached no client because the slot
+    /// Returns `reply`. If the message of the script reached no client because the slot
     /// is migrating, publishes another message that wakes the waiters.
     pub(super) async fn announced<K: InRedis, T>(
         &self,
         name: &Name,
-        answer: impl Future<Output = Reply<T>>,
+        reply: impl Future<Output = Reply<T>>,
     ) -> Reply<T> {
-        let answer = answer.await;
+        let reply = reply.await;
         if self.topology.is_to_be_published_again(name.as_str().as_bytes()) {
             Box::pin(self.wake::<K>(name)).await;
         }
-        answer
+        reply
     }
 
     /// Publishes `notices` about `name` again if they reached no client because the slot is

@@ -50,12 +50,12 @@ fn contend(bench: &mut Bench, contender: Contender) -> Answer<VisitLog> {
 fn note(bench: &mut Bench, contender: Contender, found: Answer<VisitLog>) {
     let column = contender.column;
     let per_second = Case::more(BETWEEN, "hand-overs", "per s").target(Target::BeatsRivals);
-    let story = match found {
-        Ok(story) => story,
+    let log = match found {
+        Ok(log) => log,
         Err(why) => return bench.board.failed(per_second, column, &why),
     };
-    let between = story.between_processes();
-    bench.board.note(per_second, column, between.len() as f64 / story.seconds());
+    let between = log.between_processes();
+    bench.board.note(per_second, column, between.len() as f64 / log.seconds());
     if !between.is_empty() {
         let (median, p99) = p50_and_p99(between);
         let case = less("hand-over, median", "µs").target(Target::BeatsRivals);
@@ -63,7 +63,7 @@ fn note(bench: &mut Bench, contender: Contender, found: Answer<VisitLog>) {
         bench.board.note(less("hand-over, p99", "µs"), column, p99);
     }
     let overlaps = less("overlaps", "count").target(Target::Never);
-    bench.board.note(overlaps, column, story.overlaps() as f64);
+    bench.board.note(overlaps, column, log.overlaps() as f64);
 }
 
 fn less(what: &str, unit: &'static str) -> Case {

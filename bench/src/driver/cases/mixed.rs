@@ -34,18 +34,18 @@ fn note(bench: &mut Bench, contender: Contender, found: Answer<(VisitLog, Durati
     let column = contender.column;
     let hand_overs = Case::more(GROUP, "hand-overs, all processes", "per s");
     let hand_overs = hand_overs.target(Target::BeatsRivals);
-    let (story, longest) = match found {
+    let (log, longest) = match found {
         Ok(found) => found,
         Err(why) => return bench.board.failed(hand_overs, column, &why),
     };
-    bench.board.note(hand_overs, column, story.hand_overs() as f64 / story.seconds());
-    let (most, least) = story.luckiest_and_unluckiest();
+    bench.board.note(hand_overs, column, log.hand_overs() as f64 / log.seconds());
+    let (most, least) = log.luckiest_and_unluckiest();
     bench.board.note(less("share of the luckiest process", "%"), column, most);
     let unluckiest = Case::more(GROUP, "share of the unluckiest process", "%");
     bench.board.note(unluckiest, column, least);
     bench.board.note(less("longest wait", "ms"), column, longest.as_secs_f64() * 1e3);
     let overlaps = less("overlaps", "count").target(Target::Never);
-    bench.board.note(overlaps, column, story.overlaps() as f64);
+    bench.board.note(overlaps, column, log.overlaps() as f64);
 }
 
 fn less(what: &str, unit: &'static str) -> Case {

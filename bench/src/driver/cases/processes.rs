@@ -58,8 +58,8 @@ fn measure(bench: &mut Bench, contender: Contender, processes: usize) -> Answer<
     let plan = ContentionPlan { processes, tasks: 1, name, length, hold_us: 200 };
     bench.group_of(contender, processes)?;
     let before = server::commands(&bench.redis);
-    let (story, _) = bench.contend(contender, &plan)?;
-    Ok((story, server::commands(&bench.redis) - before))
+    let (log, _) = bench.contend(contender, &plan)?;
+    Ok((log, server::commands(&bench.redis) - before))
 }
 
 fn note_limit(bench: &mut Bench, pair: &mut Answer<Pair>, processes: usize) {
@@ -75,18 +75,18 @@ fn note_limit(bench: &mut Bench, pair: &mut Answer<Pair>, processes: usize) {
 
 fn note(bench: &mut Bench, contender: Contender, processes: usize, found: Answer<(VisitLog, u64)>) {
     let column = contender.column;
-    let (story, commands) = match found {
+    let (log, commands) = match found {
         Ok(found) => found,
         Err(why) => return bench.board.failed(median(processes), column, &why),
     };
-    let between = story.between_processes();
+    let between = log.between_processes();
     let hand_overs = between.len() as f64;
-    bench.board.note(per_second(processes), column, hand_overs / story.seconds());
+    bench.board.note(per_second(processes), column, hand_overs / log.seconds());
     note_commands(bench, column, processes, commands as f64 / hand_overs);
     let each = less(processes, "server commands per entry", "count");
-    bench.board.note(each, column, commands as f64 / story.entries() as f64);
+    bench.board.note(each, column, commands as f64 / log.entries() as f64);
     note_delays(bench, column, processes, between);
-    note_shares(bench, column, processes, &story);
+    note_shares(bench, column, processes, &log);
 }
 
 fn note_commands(bench: &mut Bench, column: &'static str, processes: usize, each: f64) {
@@ -109,15 +109,15 @@ fn note_delays(bench: &mut Bench, column: &'static str, processes: usize, betwee
     bench.board.note(p99, column, long);
 }
 
-fn note_shares(bench: &mut Bench, column: &'static str, processes: usize, story: &VisitLog) {
-    let (most, least) = story.luckiest_and_unluckiest();
+fn note_shares(bench: &mut Bench, column: &'static str, processes: usize, log: &VisitLog) {
+    let (most, least) = log.luckiest_and_unluckiest();
     bench.board.note(less(processes, "share of the luckiest", "%"), column, most);
     let unluckiest = Case::more(GROUP, of(processes, "share of the unluckiest"), "%");
     bench.board.note(unluckiest, column, least);
     let jain = Case::more(GROUP, of(processes, "Jain's index of the shares"), "0–1");
-    bench.board.note(jain, column, story.jain());
+    bench.board.note(jain, column, log.jain());
     let overlaps = less(processes, "overlaps", "count").target(Target::Never);
-    bench.board.note(overlaps, column, story.overlaps() as f64);
+    bench.board.note(overlaps, column, log.overlaps() as f64);
 }
 
 fn median(processes: usize) -> Case {

@@ -60,8 +60,8 @@ async fn shutdown_releases_a_hand_off_grant_that_no_task_took() {
     sleep(SOON).await;
     guard.release().await.unwrap().into_result().unwrap();
     assert_eq!(engine.stats().handed_over, 1);
-    let (taken_back, unsettled) = engine.shut_down(Duration::from_secs(5)).await;
-    assert_eq!((taken_back, unsettled, held(&store).await), (0, 0, 0));
+    let (revoked, pending) = engine.shut_down(Duration::from_secs(5)).await;
+    assert_eq!((revoked, pending, held(&store).await), (0, 0, 0));
     assert!(waits.await.unwrap().is_err());
 }
 

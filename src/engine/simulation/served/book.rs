@@ -1,4 +1,4 @@
-//! The guards in a run of objects (a *story*), and the rules about them: see `objects.rs`.
+//! The guards in a simulation of one object, and the rules about them: see `objects.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// The facts that the tasks of a story share.
+/// The facts that the tasks of a simulation share.
 pub(super) struct Book {
     pub(super) site: Site,
     pub(super) trace: Arc<Trace>,

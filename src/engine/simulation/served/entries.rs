@@ -1,4 +1,4 @@
-//! The record of the entries of a map in one run, which is called a *story*: see `objects.rs`.
+//! The record of the entries of a map in one simulation: see `objects.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Stories: runs on the simulated server that test an object other than a plain lock. Each story
-//! has one object: a fair lock, a read-write lock, a semaphore, an expirable semaphore, a latch, a
+//! Simulations of an object other than a plain lock, on a simulated server. Each simulation has one
+//! object: a fair lock, a read-write lock, a semaphore, an expirable semaphore, a latch, a
 //! multi-lock, an election, a barrier, a double barrier, a queue or a map.
 //!
 //! A task *believes* in its hold while its guard says that it is held. Such a hold is a *trusted
@@ -29,8 +29,8 @@
 //! | no leftovers | a queue entry, a permit or a key is left at the end |
 //!
 //! The server never loses its data in these runs, because then no rule could be checked. In some
-//! stories of a queue or a map, a replica that has all data takes over. In a deployment, failovers
-//! lose writes: see `deployment.rs` for its story of a queue.
+//! simulations of a queue or a map, a replica that has all data takes over. In a deployment,
+//! failovers lose writes: see `deployment.rs` for its simulation of a queue.
 
 mod barrier;
 mod latch;
@@ -74,7 +74,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// No request is retried or in flight for longer than this.
 const LONGEST_RETRY: Duration = Duration::from_secs(20);
 
-/// The object of a story.
+/// The object of a simulation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Subject {
     Fair,
@@ -90,7 +90,7 @@ pub(super) enum Subject {
     Map,
 }
 
-/// Runs the story of `seed`.
+/// Runs the simulation of `seed`.
 pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
     fastrand::seed(seed);
     let mut chance = fastrand::Rng::with_seed(seed);

@@ -1,4 +1,4 @@
--- delete: deletes a counter, whatever its number: opens a latch, or deletes a semaphore.
+-- delete: deletes a latch, which opens it, or a semaphore. The counter may have any value.
 --
 --   KEYS[1]  counter  of a latch, or of the free permits of a semaphore
 --   KEYS[2]  receipt  reply to this request, kept for a minute

@@ -130,53 +130,53 @@ fn unsupported<T>() -> Reply<T> {
     ))
 }
 
-/// Evaluates `$answer` with the type of `$kind`. Only this macro and [`held_as`] distinguish kinds.
+/// Evaluates `$result` with the type of `$kind`. Only this macro and [`held_as`] distinguish kinds.
 macro_rules! by_kind {
-    ($kind:expr, $InRedis:ident => $answer:expr) => {
+    ($kind:expr, $InRedis:ident => $result:expr) => {
         match $kind {
             Kind::Lock => {
                 type $InRedis = $crate::store::redis::kinds::lock::Lock;
-                $answer
+                $result
             }
             Kind::Fair => {
                 type $InRedis = $crate::store::redis::kinds::fair::Fair;
-                $answer
+                $result
             }
             Kind::Read => {
                 type $InRedis = $crate::store::redis::kinds::read_write::Readers;
-                $answer
+                $result
             }
             Kind::Write => {
                 type $InRedis = $crate::store::redis::kinds::read_write::Writers;
-                $answer
+                $result
             }
             Kind::Semaphore => {
                 type $InRedis = $crate::store::redis::kinds::semaphore::Semaphore;
-                $answer
+                $result
             }
             Kind::Latch => {
                 type $InRedis = $crate::store::redis::kinds::latch::Latch;
-                $answer
+                $result
             }
             Kind::Permits => {
                 type $InRedis = $crate::store::redis::kinds::permits::Permits;
-                $answer
+                $result
             }
             Kind::Election => {
                 type $InRedis = $crate::store::redis::kinds::election::Election;
-                $answer
+                $result
             }
             Kind::Barrier => {
                 type $InRedis = $crate::store::redis::kinds::barrier::Barrier;
-                $answer
+                $result
             }
             Kind::Queue => {
                 type $InRedis = $crate::store::redis::kinds::queue::Queue;
-                $answer
+                $result
             }
             Kind::DoubleBarrier => {
                 type $InRedis = $crate::store::redis::kinds::barrier::DoubleBarrier;
-                $answer
+                $result
             }
         }
     };

@@ -7,19 +7,19 @@
 
 -- Returns the stored reply, if this is a repeated request and the first one changed something.
 local function replied(receipt)
-    local answer = redis.call('GET', receipt)
-    return answer and answer ~= '' and answer
+    local reply = redis.call('GET', receipt)
+    return reply and reply ~= '' and reply
 end
 
--- Stores `answer` for `rest` milliseconds, runs a command, and returns `answer`. SET comes first: a
+-- Stores `reply` for `rest` milliseconds, runs a command, and returns `reply`. SET comes first: a
 -- full or read-only server rejects SET, and the script ends before the command. If the ACL denies
--- the command, DEL removes `answer`, because a repeated request must not return it.
-local function once(receipt, rest, answer, ...)
-    redis.call('SET', receipt, answer, 'PX', rest)
+-- the command, DEL removes `reply`, because a repeated request must not return it.
+local function once(receipt, rest, reply, ...)
+    redis.call('SET', receipt, reply, 'PX', rest)
     local done = redis.pcall(...)
     if type(done) == 'table' and done.err then
         redis.pcall('DEL', receipt)
         return done
     end
-    return answer
+    return reply
 end

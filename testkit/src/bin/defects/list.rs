@@ -844,8 +844,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a read hold for a writer is granted without its write hold",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/read.lua",
-                from: "beside = mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1",
-                to: "beside = true",
+                from: "is_writer = mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1",
+                to: "is_writer = true",
             }],
         },
     ),
@@ -1345,7 +1345,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::answers::latch_reply_is_shared_only_with_waiters_before_the_request",
+            "engine::contention::tests::replies::latch_reply_is_shared_only_with_waiters_before_the_request",
         ),
         Defect {
             says: "the reply for a latch counts for tasks that came after its request",
@@ -2764,7 +2764,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the idempotency key of a change of a map is not written",
             edits: &[Edit {
                 file: "src/store/redis/kinds/once.lua",
-                from: "    redis.call('SET', receipt, answer, 'PX', rest)\n",
+                from: "    redis.call('SET', receipt, reply, 'PX', rest)\n",
                 to: "",
             }],
         },

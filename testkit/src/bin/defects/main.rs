@@ -168,10 +168,10 @@ impl Searches {
     /// the defects that were not found.
     fn run(&self, cases: &[Case]) -> Result<Vec<Case>, String> {
         // Tests that wait for servers come first. Simulations, which only compute, come last.
-        let (stories, tests): (Vec<_>, Vec<_>) =
+        let (simulations, tests): (Vec<_>, Vec<_>) =
             cases.iter().partition(|case| case.is_no_unit_test());
         let sound = finders(cases).into_iter().map(Search::Nothing);
-        let defects = tests.into_iter().chain(stories).copied().map(Search::Defect);
+        let defects = tests.into_iter().chain(simulations).copied().map(Search::Defect);
         let left = Mutex::new(sound.chain(defects).collect());
         let mut missed = thread::scope(|scope| {
             let start = |_| scope.spawn(|| self.run_each(&left));

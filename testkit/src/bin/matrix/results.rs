@@ -59,8 +59,8 @@ fn verdict(line: &str) -> Option<(&str, &str)> {
 /// If the test failed because of a missing ability, returns this ability.
 fn reason<'a>(name: &str, output: &'a str) -> Option<&'a str> {
     let (_, from) = output.split_once(&format!("\n---- {name} stdout ----\n"))?;
-    let story = from.split_once("\n---- ").map_or(from, |(story, _)| story);
-    let (_, words) = story.split_once("not supported by `")?;
+    let own_output = from.split_once("\n---- ").map_or(from, |(own_output, _)| own_output);
+    let (_, words) = own_output.split_once("not supported by `")?;
     let (_, reason) = words.lines().next()?.split_once("`: ")?;
     Some(reason)
 }

@@ -16,7 +16,7 @@ const MAP: &str = "entries";
 const COUNTER: &str = "counter";
 const LAST: &str = "last";
 
-/// The longest wait for the computation of another task. At the end of a story, also the pause
+/// The longest wait for the computation of another task. At the end of a simulation, also the pause
 /// before a failed request is repeated.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -104,7 +104,7 @@ impl Worker {
     }
 }
 
-/// Compares the entries with the record of the story, and removes them.
+/// Compares the entries with the record of the simulation, and removes them.
 pub(super) async fn remove_all(client: &Client, book: &Book) -> Result<(), String> {
     let map = entries(client);
     let count = until_known(PATIENCE, || counter(&map)).await;

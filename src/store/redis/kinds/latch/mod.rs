@@ -32,8 +32,8 @@ impl InRedis for Latch {
         format!("redisson_countdownlatch__channel__{{{name}}}")
     }
 
-    /// Returns whether the latch is open. While it is closed, the message would mislead Redisson's
-    /// waiters: they do not read the counter, and take the message as the opening.
+    /// Returns whether the latch is open. While it is closed, the message `WAKES` would mislead
+    /// Redisson's waiters: they do not read the counter, and take this message as the opening.
     async fn wakes_now(store: &RedisStore, name: &Name) -> bool {
         store.number_at(name).await.is_ok_and(|count| count <= 0)
     }

@@ -1,14 +1,15 @@
 -- lock/acquire: grants an exclusive lock, or returns its holder.
 --
 --   KEYS[1]  lock    hash {owner: hold count}; lives as long as the lease
---   KEYS[2]  queue   zset {owner: microsecond of its arrival}; only passed by a waiter.
---                    See lock/hand_over
---   KEYS[3]  tokens  Redisson's counter, without a TTL; only passed to draw tokens. Without a
---                    queue, KEYS[2] repeats KEYS[1]
+--   KEYS[2]  queue   zset {owner: microsecond of its arrival}; only passed by a waiter. See
+--                    lock/hand_over. If tokens are drawn without a queue, KEYS[2] repeats
+--                    KEYS[1]
+--   KEYS[3]  tokens  Redisson's counter, without a TTL; only passed to draw tokens
 --   ARGV[1]  owner   unique to this acquisition
 --   ARGV[2]  ttl     lease in milliseconds
---   ARGV[3]  place   if the lock is held, `listening` adds a queue entry, and `kept` adds
---                    none; empty if there is no queue
+--   ARGV[3]  place   what a waiter leaves if the lock is held. `listening`: a queue entry, because
+--                    the waiter receives its notifications. `kept`: only an entry that it has
+--                    already. Empty if there is no queue
 --   ARGV[4]  rest    milliseconds until an unused queue expires
 --   ARGV[5]  tokens  how many fencing tokens to draw, if any
 --

@@ -7,7 +7,7 @@
 --
 --   0                    not held by this owner: the user's script did not run
 --   {1}                  the user's script returned nothing
---   {1, answer}          the user's script returned this answer
+--   {1, reply}           the user's script returned this reply
 --   {3, words}           the user's script failed with this error; its earlier writes stay
 --
 -- The user's script, in `local function work(KEYS, ARGV) … end`, precedes this text.
@@ -52,11 +52,11 @@ for i = 2, #ARGV do
     args[i - 1] = ARGV[i]
 end
 
-local done, answer = pcall(work, keys, args)
+local done, reply = pcall(work, keys, args)
 if not done then
-    local words = type(answer) == 'table' and answer.err or answer
+    local words = type(reply) == 'table' and reply.err or reply
     return {3, string.sub(tostring(words), 1, 1000)}
-elseif not fits(answer, 0) then
-    return {3, 'ERR the answer is too long: 250 kB at most, and lists 32 deep. The script ran to its end'}
+elseif not fits(reply, 0) then
+    return {3, 'ERR the reply is too long: 250 kB at most, and lists 32 deep. The script ran to its end'}
 end
-return {1, answer}
+return {1, reply}

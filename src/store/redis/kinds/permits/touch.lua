@@ -7,9 +7,9 @@
 --   0      the permit is not held
 --
 -- Redis does not replicate a score that is set to its old value, so the script adds and removes
--- another member. It does not remove and add the permit itself. The removal of the last member
--- deletes the key, and the exporting node of a migrating slot could not create the key again. The
--- first ZREM is there because a full server accepts the other writes of a script after a ZREM.
+-- another member. It never removes the permit, because the removal of the last member deletes the
+-- key, and the exporting node of a migrating slot could not create the key again. The first ZREM is
+-- there because a full server accepts the other writes of a script after a ZREM.
 --
 -- Time: ZSCORE, ZADD and two ZREM.
 

@@ -79,7 +79,7 @@ fn check(grants: &Grants, rate: u64, interval: Duration) {
 
 /// Runs one seed. Two clients acquire, release and repeat requests, while the clock of the server
 /// is set back.
-async fn story(seed: u64) {
+async fn simulate(seed: u64) {
     let mut chance = fastrand::Rng::with_seed(seed);
     let (twin, name) = (Twin::new(seed), Name::new("api").unwrap());
     let store = store(&twin);
@@ -127,7 +127,7 @@ async fn story(seed: u64) {
 #[tokio::test(start_paused = true)]
 async fn limiter_grants_at_most_its_rate_in_any_interval() {
     for seed in 0..60 {
-        story(seed).await;
+        simulate(seed).await;
     }
 }
 

@@ -33,13 +33,13 @@ local function take_out(writes)
 end
 
 local mode = redis.call('HGET', KEYS[1], 'mode')
-local beside = mode == 'write' and redis.call('HLEN', KEYS[1]) > 2
-if beside and ARGV[1] == 'read' then
+local writer_reads = mode == 'write' and redis.call('HLEN', KEYS[1]) > 2
+if writer_reads and ARGV[1] == 'read' then
     take_out(false)
     return 1
 elseif mode ~= ARGV[1] then
     return 0
-elseif not beside then
+elseif not writer_reads then
     redis.call('DEL', KEYS[1])
     return notify()
 end

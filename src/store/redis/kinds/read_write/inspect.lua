@@ -9,7 +9,7 @@
 -- Time: HGET, PTTL, HLEN and HGETALL.
 
 -- Returns the reader while the write side is held. This read hold belongs to the writer.
-local function reads_beside()
+local function read_hold_of_writer()
     local fields = redis.call('HGETALL', KEYS[1])
     for i = 1, #fields, 2 do
         if fields[i] ~= 'mode' and string.sub(fields[i], -6) ~= ':write' then
@@ -23,6 +23,6 @@ local mode = redis.call('HGET', KEYS[1], 'mode')
 if mode == ARGV[1] then
     return in_the_way(KEYS[1], mode, redis.call('PTTL', KEYS[1]))
 elseif mode == 'write' and redis.call('HLEN', KEYS[1]) > 2 then
-    return reads_beside()
+    return read_hold_of_writer()
 end
 return {}

@@ -7,10 +7,10 @@
 --                     only passed if this reader lets earlier writers acquire first
 --   ARGV[1]  owner    unique to this acquisition
 --   ARGV[2]  ttl      lease in milliseconds
---   ARGV[3]  writer   if a writer requests a read lock during its write hold, the field of this
---                     writer; else empty
+--   ARGV[3]  writer   the field `owner:write`, if this owner requests a read lock during its own
+--                     write hold; else empty
 --   ARGV[4]  waited   milliseconds for which this reader has waited
---   ARGV[5]  turn     milliseconds for which readers wait for an earlier writer. For the next
+--   ARGV[5]  period   milliseconds for which readers wait for an earlier writer. For the next
 --                     period of this length, readers may acquire. The two periods alternate
 --
 --   owner                  granted. A repeated request gets the same grant and a fresh lease
@@ -24,9 +24,9 @@
 
 local MOST_LOOKED_AT = 16
 
--- Returns the earlier writer for which this reader must wait now. The first turn of a writer begins
--- when the writer arrives.
-local function courtesy()
+-- Returns the earlier writer for which this reader must wait now. The first period of a writer
+-- begins when the writer arrives.
+local function earlier_writer()
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local before = redis.pcall('ZRANGEBYSCORE', KEYS[3], '(0', now - ARGV[4], 'WITHSCORES',
@@ -42,22 +42,22 @@ local function courtesy()
 end
 
 local mode = redis.call('HGET', KEYS[1], 'mode')
-local beside = ARGV[3] ~= ''
-local reads = (beside or KEYS[3]) and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
-if beside and not reads then
-    beside = mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1
-    if not beside then
+local is_writer = ARGV[3] ~= ''
+local reads = (is_writer or KEYS[3]) and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
+if is_writer and not reads then
+    is_writer = mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1
+    if not is_writer then
         local pttl = redis.call('PTTL', KEYS[1])
         return pttl == -2 and {} or in_the_way(KEYS[1], mode, pttl)
     end
-elseif mode ~= 'read' and not beside then
+elseif mode ~= 'read' and not is_writer then
     local pttl = redis.call('PTTL', KEYS[1])
     if pttl ~= -2 then
         return in_the_way(KEYS[1], mode, pttl)
     end
 end
 
-local first = KEYS[3] and not reads and not beside and courtesy()
+local first = KEYS[3] and not reads and not is_writer and earlier_writer()
 if first then
     return first
 end
