@@ -336,20 +336,25 @@ impl<T: SubscriptionTable> Watcher for SubscriptionState<T> {
         let Some(Value::BulkString(channel)) = info.data.first() else { return };
         let Ok(channel) = std::str::from_utf8(channel) else { return };
         let mut table = self.table.lock();
-        match info.kind {
+        let is_as_wanted = match info.kind {
             PushKind::Subscribe | PushKind::SSubscribe => table.confirmed(channel, true),
             PushKind::Unsubscribe | PushKind::SUnsubscribe => table.confirmed(channel, false),
             PushKind::Message | PushKind::SMessage => {
                 if let Some(message) = info.data.get(1) {
                     table.received(channel, message);
                 }
+                true
             }
             _ => return,
-        }
+        };
         drop(table);
         if info.kind == PushKind::SUnsubscribe {
             // If the subscription is still wanted, the task requests it again.
             self.changed.notify_one();
+            if !is_as_wanted {
+                // The node has lost the slot, or is no longer a primary.
+                self.hub.suspicion.notify_one();
+            }
         }
         self.send_events();
     }

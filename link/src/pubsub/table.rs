@@ -129,8 +129,9 @@ pub trait SubscriptionTable: fmt::Debug + Send + 'static {
     /// Subscribes again to channels for which the server named another node.
     fn resubscribe(&mut self);
 
-    /// Notes that the server confirmed a subscription to `channel`, or its end.
-    fn confirmed(&mut self, channel: &str, on: bool);
+    /// Notes that the server confirmed a subscription to `channel`, or its end. Returns whether this
+    /// is as wanted.
+    fn confirmed(&mut self, channel: &str, on: bool) -> bool;
 
     /// Converts a message on `channel` into events.
     fn received(&mut self, channel: &str, message: &Value);

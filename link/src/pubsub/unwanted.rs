@@ -56,7 +56,9 @@ impl SubscriptionTable for Unwanted {
 
     fn resubscribe(&mut self) {}
 
-    fn confirmed(&mut self, _: &str, _: bool) {}
+    fn confirmed(&mut self, _: &str, _: bool) -> bool {
+        true
+    }
 
     fn received(&mut self, _: &str, _: &Value) {}
 

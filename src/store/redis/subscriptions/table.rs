@@ -213,8 +213,9 @@ impl SubscriptionTable for Table {
         self.outdated.extend(off.map(|(name, _)| name.clone()));
     }
 
-    fn confirmed(&mut self, channel: &str, on: bool) {
+    fn confirmed(&mut self, channel: &str, on: bool) -> bool {
         self.is_now(channel, if on { State::On } else { State::Off });
+        self.channels.get(channel).is_none_or(|it| it.is_wanted() == on)
     }
 
     fn received(&mut self, channel: &str, message: &redis::Value) {
@@ -583,7 +584,7 @@ mod tests {
         events_of(&mut table);
         // the slot moves to another node, and the server ends the subscriptions without a request
         for channel in [channel_of(&name("door")), keys::queuers(&name("door").name)] {
-            table.confirmed(&channel, false);
+            assert!(!table.confirmed(&channel, false), "the subscription is still wanted");
         }
         assert_eq!(
             events_of(&mut table),
@@ -602,7 +603,7 @@ mod tests {
         assert_eq!(left.channels, [keys::waiter(&name("door").name, "id")]);
         table.not_done(&left, Rejection::Elsewhere, Instant::now());
         table.corrections();
-        table.confirmed(&channel_of(&name("door")), false);
+        assert!(table.confirmed(&channel_of(&name("door")), false));
         assert_eq!(table.corrections(), []);
     }
 
