@@ -391,6 +391,17 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::SimulationFrom("run_cluster", 280),
+        Defect {
+            says: "the end of a subscription by the server does not refresh the topology",
+            edits: &[Edit {
+                file: "link/src/pubsub/mod.rs",
+                from: "if !is_as_wanted {",
+                to: "if !is_as_wanted && channel.is_empty() {",
+            }],
+        },
+    ),
+    (
         Finder::SimulationFrom("run_cluster", 80),
         Defect {
             says: "an outdated ASK is followed",
