@@ -17,8 +17,8 @@ use crate::{
 ///
 /// **A failover may lose the last tokens**, as it may lose the last grants. The new primary then
 /// grants the same tokens to other holders, and a receiver accepts the writes of both holders. If
-/// your deployment has replicas, use [`replicated`](Lock::replicated) with as many replicas as may
-/// be promoted, or give the data a version of its own.
+/// your deployment has replicas, use [`replicated`](Lock::replicated) with the number of replicas
+/// that a failover can promote, or give the data a version of its own.
 ///
 /// No lock on Redis can keep a paused holder from writing late. But a receiver that remembers the
 /// newest token can reject a late write: see [`fence`](crate::fence).

@@ -279,8 +279,8 @@ impl<K> Lock<K> {
 
     /// Acquires the lock, runs `work` under it, releases it, and returns the work's result.
     ///
-    /// If the call returns the result, the lock was held while the work ran, by this client's clock
-    /// and the last reply of the store. Otherwise it returns an error.
+    /// If the call returns the result, the lock was held while the work ran, as far as this client's
+    /// clock and the last reply of the store show. Otherwise it returns an error.
     ///
     /// If the lock is lost, [`on_loss`](Self::on_loss) decides how the work stops. If the work
     /// panics, the lock is released, and the panic continues. After the work, the call waits for

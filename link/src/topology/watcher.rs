@@ -23,8 +23,8 @@ use crate::{
     session::{about::with_info, info::time_of_day},
 };
 
-/// How soon after a connection is made the client checks the other addresses of the server, and
-/// whether hazards are resolved. It repeats these checks at the interval `SELDOM`.
+/// The pause between a new connection and the first check of the other addresses of the server, and
+/// of known hazards. Later checks follow at the interval `SELDOM`.
 const FIRST: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(10);
 

@@ -89,7 +89,7 @@ async fn complete(
         if let Some(releases) = core.pending.given_up.once_more(core.clock.now()) {
             tracing::warn!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
                 %failure, releases,
-                    "release abandoned: if still held, the lock expires with its lease");
+                    "release abandoned: the hold ends with its lease");
         }
         None
     })

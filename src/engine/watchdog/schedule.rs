@@ -178,8 +178,8 @@ impl Schedule {
     }
 
     /// Records the reply to the renewal that was sent at `asked_at`. If a later renewal has been
-    /// sent, the reply is ignored. If the store has lost the grant, returns the hold that has the
-    /// grant now.
+    /// sent, the reply is ignored. If the store no longer has the grant, returns the hold that must
+    /// end: the one that took the grant over last.
     pub(super) fn answered(
         &mut self,
         hold: &Arc<Hold>,

@@ -210,9 +210,9 @@ fn name_in(rest: &str) -> Option<&str> {
     }
 }
 
-/// Returns the name of the object to which `key` belongs, if `key` may be the only key of the
-/// object. For a fair lock, this may be its queue of waiters. For a queue, it may be the claims.
-/// For a barrier, it may be the members. For a lock, it may be the record of a command.
+/// Returns the name of the object that `key` shows. Some objects may have only a helper key: a fair
+/// lock its queue of waiters, a queue its claims, a barrier its members, and a lock the record of a
+/// command.
 pub(super) fn shown_name(key: &str) -> Option<&str> {
     if let Some(name) = queue_of(key).or_else(|| barrier_of(key)).or_else(|| started_of(key)) {
         return Some(name);
