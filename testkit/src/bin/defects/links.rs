@@ -518,7 +518,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "link/src/pubsub/mod.rs",
                 from: "PushKind::Unsubscribe | PushKind::SUnsubscribe => table.confirmed(channel, false),",
-                to: "PushKind::Unsubscribe => table.confirmed(channel, false),\n            PushKind::SUnsubscribe => true",
+                to: "PushKind::Unsubscribe => table.confirmed(channel, false),\n            PushKind::SUnsubscribe => true,",
             }],
         },
     ),
