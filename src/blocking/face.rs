@@ -116,7 +116,7 @@ macro_rules! streams {
     };
 }
 
-/// The method of a stream that blocks.
+/// The blocking `next` of a stream.
 macro_rules! nexts {
     ($of:ident, $object:literal: fn next() -> $out:ty; $($example:literal)+) => {
         #[doc = concat!("Blocks until [`", stringify!($of), "::next`](crate::", stringify!($of),

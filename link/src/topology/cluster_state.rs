@@ -36,7 +36,7 @@ use crate::{
     topology::warnings::{self, Source},
 };
 
-/// How long `health` reports that a node was not ready. Requests try the node again much sooner.
+/// For how long after a node replied that it was not ready `health` reports this. Requests try the node again much sooner.
 const REPLIED_LATELY: Duration = Duration::from_secs(1);
 
 /// How long the client reports that a node supports another channel mode. A refresh does not ask

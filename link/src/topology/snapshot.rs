@@ -173,8 +173,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
     pub(super) fn unavailability(&self, slot: u16) -> Option<Failure> {
         let is_sought = !self.has_map() && self.unavailable_reason.is_none();
         let may_work = match self.owner(slot) {
-            // If the node rejected the login, `failure` returns the rejection, and not that the
-            // node is unreachable.
+            // If the node rejected the login, `failure` then reports the rejection, and not an unreachable node.
             Some(Ok(node)) => node.commands.state.connect_failure().is_none(),
             _ => is_sought,
         };

@@ -42,8 +42,8 @@ async fn reader_gets_its_own_hold_while_a_writer_waits() {
     writer.await.unwrap();
 }
 
-/// Once, the readers in line yielded to the writer one after the other, so the times for which they
-/// waited added up.
+/// In an earlier version, the readers in line yielded to the writer one after the
+/// other, so their waits added up.
 #[tokio::test(start_paused = true)]
 async fn readers_in_line_yield_to_a_writer_for_ten_seconds() {
     let (store, prices) = prices();
