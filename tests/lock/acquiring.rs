@@ -171,13 +171,12 @@ async fn waiter_keeps_waiting_while_the_store_is_unreachable() {
         sleep(secs(60)).await;
         assert!(!waiter.is_finished());
 
-        // When the store replies correctly again, the waiter acquires. The connection and the waiter
-        // may each pause for 1.25 s before they try again.
+        // when the store replies correctly again, then the waiter acquires within two seconds
         let back = Instant::now();
         world.store.resume();
         world.store.heal();
         let guard = entered(waiter).await;
-        assert!(back.elapsed() < millis(2_600), "{:?}", back.elapsed());
+        assert!(back.elapsed() < secs(2), "{:?}", back.elapsed());
         assert_eq!(guard.release().await.unwrap(), Release::Released);
     }
 }
