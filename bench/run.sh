@@ -5,12 +5,12 @@
 # tables and plots of docs/performance.md.
 #
 #   QUICK=1      short rounds and small sizes: five minutes at most, if everything is built
-#   ONLY=part    only the groups of cases whose names contain this
+#   ONLY=part    only the groups of cases whose names contain this part
 #   ROUNDS=n     how many rounds the contenders run in turn
 #   THREADS=n    threads of the runtime of the Rust programs (2)
 #   OUT=folder   the folder for the output, instead of out/
 #
-# It can run again at any time: it installs only what is missing, and builds only what has changed.
+# The script installs only missing programs, and builds only changed ones, so it can run repeatedly.
 set -eu
 cd "$(dirname "$0")"
 
@@ -29,7 +29,7 @@ command -v mvn >/dev/null || install maven
 command -v go >/dev/null || install golang-go
 # From version 1.21 on, Go itself fetches the version that go.mod requires.
 if ! [ "$(go_minor)" -ge 21 ] 2>/dev/null; then
-    echo "bench: Go 1.21 or newer is needed for the Go rivals, here is $(go version)" >&2
+    echo "bench: the Go rivals need Go 1.21 or newer, but this machine has $(go version)" >&2
     exit 1
 fi
 
@@ -37,7 +37,7 @@ build_java() {
     checksum=$(find pom.xml src ../../run.sh -type f | LC_ALL=C sort | xargs sha256sum | sha256sum)
     [ "$(cat target/stamp 2>/dev/null || true)" = "$checksum" ] && return
     echo "bench: building the worker for Redisson" >&2
-    # Otherwise jars of another version would stay on the class path.
+    # Jars of an older version would otherwise stay on the class path.
     rm -rf target
     mvn --quiet --batch-mode --no-transfer-progress package
     echo "$checksum" >target/stamp

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Counts the instructions of fixed work on a simulated server, and fails if they
-# are more than 5 % above the figures in instructions.txt. WRITE=1 writes those.
-# FEATURES=metrics counts them with a recorder.
+# Counts the instructions of fixed work on a simulated server. Fails if a count is more than 5 %
+# above its figure in instructions.txt. WRITE=1 writes the counts to this file. FEATURES=metrics
+# counts the instructions with a metrics recorder. Installs valgrind if it is missing.
 #
-# A figure is for one operation: the work's count less those of the server and of a program
-# that only connects and locks once, divided by how often the work is done. Installs valgrind if it is missing.
+# A figure is for one operation: (count of the work - count of `start`) / number of operations.
+# No count includes the instructions of the simulated server.
 set -eu
 cd "$(dirname "$0")/.."
 figures=benches/instructions.txt
@@ -15,7 +15,7 @@ command -v valgrind >/dev/null || .ci/install instructions valgrind libc6-dbg
 program=$(cargo bench --quiet --no-default-features --features "${FEATURES:-}" --bench workload --no-run --message-format=json |
     sed -n 's/.*"name":"workload".*"executable":"\([^"]*\)".*/\1/p')
 
-# With inclusive costs callgrind_annotate has a line for all that happens in a function:
+# With inclusive costs, callgrind_annotate prints one line for all costs of a function:
 # 4,567 (12.3%)  ???:<leasehold_twin::connection::Connection as …>::poll [/path/of/workload]
 count() {
     valgrind --tool=callgrind --callgrind-out-file="$counts/$1.costs" "$program" "$1" >/dev/null 2>&1
@@ -27,7 +27,7 @@ count() {
 
 counts=$(mktemp -d)
 trap 'rm -rf "$counts"' EXIT
-# Two at once, and no more: who is too slow renews what it holds, and that is counted.
+# Runs only two programs at a time, because a slow program would also renew its locks.
 for two in 'start holds' 'pairs hand-overs'; do
     for work in $two; do
         count "$work" >"$counts/$work" &

@@ -1,7 +1,8 @@
 //! A fixed amount of work on a simulated server, for counting instructions.
 //!
-//! The number of instructions varies less than times do. `benches/instructions.sh` counts the
-//! instructions, and compares the counts with `benches/instructions.txt`.
+//! The number of instructions varies less from run to run than the duration does.
+//! `benches/instructions.sh` counts the instructions, and compares the counts with
+//! `benches/instructions.txt`.
 
 use std::{env, future::Future, time::Duration};
 
@@ -36,7 +37,7 @@ fn run(work: impl Future<Output = ()>) {
 }
 
 /// Connects, loads the scripts of all primitives, and acquires and releases once. `instructions.sh`
-/// subtracts these instructions from those of each other kind of work.
+/// subtracts these instructions from the instructions of each other work.
 async fn start() {
     let lock = Client::in_memory().lock("orders:42").unwrap();
     lock.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
@@ -70,7 +71,7 @@ async fn hand_overs() {
         done.unwrap();
     }
     let handed_over = client.stats().handed_over as usize;
-    assert!(handed_over > TIMES * 9 / 10, "only {handed_over} were handed over");
+    assert!(handed_over > TIMES * 9 / 10, "only {handed_over} grants were handed over");
 }
 
 /// Holds many locks at the same time.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds `leasehold` as one static binary, and checks that the binary needs no shared library:
-# cli/static.sh. The binary is in target/TARGET/release, so that other builds stay as they are.
+# cli/static.sh. The binary is in target/TARGET/release, so that it replaces no other build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

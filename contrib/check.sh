@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Checks the alerts and the dashboard with a real Prometheus and a real Redis: contrib/check.sh.
-# Installs what is missing.
+# Installs missing programs.
 #
-# `examples/metrics.rs` runs while its lock is taken, Redis freezes and its connections break. Then
-# every query of the dashboard and of the alerts must have a result. Windows and distances in time
-# are shortened to the length of this check, and the thresholds of the alerts are left out: the
-# tests in prometheus-alerts.test.yml have them.
+# While `examples/metrics.rs` runs, this script deletes its lock, closes its connections and suspends
+# Redis. Then every query of the dashboard and of the alerts must have a result. The time windows of
+# the queries are shortened to the length of this check, and the thresholds of the alerts are left
+# out, because prometheus-alerts.test.yml tests the thresholds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -60,7 +60,7 @@ sed -e 's/_interval: .*/_interval: 1s/' -e "s#prometheus-alerts#$PWD/contrib/pro
 start prometheus prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
     --web.listen-address="127.0.0.1:$prometheus"
 
-echo 'dashboards: a lock is taken, connections break, and Redis freezes'
+echo 'dashboards: a lock is deleted, connections are closed, and Redis is suspended'
 sleep 5
 on_redis DEL report
 on_redis CLIENT KILL TYPE normal
@@ -75,7 +75,7 @@ dashboard() {
     jq -r '.panels[] | .title as $title | .targets[] | $title + "\t" + .expr' contrib/grafana-dashboard.json
     echo $'job\tcount by (job) (leasehold_hold_active)'
 }
-# Each comparison becomes 0 or 1.
+# Changes each comparison, so that it returns 0 or 1 instead of no result.
 alerts() {
     curl -s "$api/rules" | jq -r '.data.groups[].rules[] | .name + "\t" + .query' | sed 's/ > / > bool /g'
 }
@@ -97,7 +97,7 @@ done <<<"$queries"
 count=$(wc -l <<<"$queries")
 firing=$(curl -s "$api/alerts" | jq -r '.data.alerts[] | .labels.alertname + " " + .state' | sort -u | paste -sd,)
 echo "dashboards: $count queries; alerts now: $firing"
-# Both have no waiting time, so they fire already.
+# These alerts have no waiting time, so they must fire now.
 for alert in LeaseholdHoldTaken LeaseholdHoldExpired; do
     case $firing in *"$alert firing"*) ;; *) echo "dashboards: $alert does not fire"; bad=1 ;; esac
 done

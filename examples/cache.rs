@@ -1,7 +1,8 @@
-//! A cache that all processes share. It asks a slow service only once for each key.
+//! A cache that all processes share. For each key, only one process sends a request to a slow
+//! service.
 //!
-//! **Its entries have no TTL, so the map grows, and keeps each price for ever**, unless a client
-//! removes it. Remove old entries with `remove`, or insert values with `insert_for`.
+//! **The entries have no TTL, so the map grows, and keeps each price for ever**, unless a client
+//! removes the price. Remove old entries with `remove`, or insert values with `insert_for`.
 //!
 //! Run this example in two terminals with the same `REDIS_URL`. Without `REDIS_URL`, the two
 //! "processes" are two tasks of this process.
@@ -13,8 +14,8 @@ use tokio::time::sleep;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    // If a process dies while it asks the service, another process asks after 3 s. The timeout of
-    // the waiting processes is longer than that.
+    // If a process dies during its request to the service, another process sends the request after
+    // 3 s. The timeout of the waiting processes is longer than 3 s.
     let builder = || Client::builder().ttl(Duration::from_secs(3));
     let (one, other) = match std::env::var("REDIS_URL") {
         Ok(url) => (builder().connect(&url).await?, builder().connect(&url).await?),
@@ -32,8 +33,7 @@ async fn main() -> Result<(), Error> {
 
 async fn show_prices(process: &str, prices: Map<String, u64>) -> Result<(), Error> {
     for product in ["apples", "pears", "plums"] {
-        // If another process is already asking the service, this call waits for the result, but not
-        // for ever.
+        // If another process has already sent the request, this call waits for the result for 5 s.
         let timeout = Duration::from_secs(5);
         let ask = || ask_the_service(process, product);
         let price = prices.get_or_insert_with(product, timeout, ask).await?;

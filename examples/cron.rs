@@ -19,8 +19,8 @@ const JOB: &str = "nightly-close";
 /// a day.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How far the clock of the other machine is behind. This time is longer than the work takes, so
-/// the other machine comes when the run has already ended.
+/// How far the clock of the other machine is behind. This time is longer than the work, so the
+/// other machine starts when the run has already ended.
 const BEHIND: Duration = Duration::from_millis(300);
 
 /// The example ends after this number of runs. A real program continues until it is stopped.
@@ -69,20 +69,20 @@ async fn next_time(behind: Duration) -> u64 {
     number
 }
 
-/// Runs the job if no other machine runs it or has run it. Returns whether this machine has run the
-/// job.
+/// Runs the job unless another machine has started this run. Returns whether this machine has run
+/// the job.
 async fn run_once(machine: &str, last: &Map<String, u64>, time: u64) -> Result<bool, Error> {
     // If a run hangs, it loses the lock after two periods.
     let lock = last.lock(JOB)?.max_hold(2 * PERIOD);
     let Some(guard) = lock.try_acquire().await? else {
-        return Ok(false); // Another machine is executing this run, or the one before it.
+        return Ok(false); // Another machine is executing this run, or the run before it.
     };
     if last.get(JOB).await?.is_some_and(|last| last >= time) {
         guard.release().await?.into_result()?;
         return Ok(false);
     }
-    // The run is recorded before it starts, so it happens at most once. If it must happen at least
-    // once, record it after the work.
+    // The run is recorded before it starts, so it happens at most once. If a run must happen at
+    // least once, record the run after the work.
     guard.write([last.insertion(JOB, &time)?]).await?;
     match guard.run(async |_held| close(machine, time).await).await {
         RunOutcome::Cancelled { reason, .. } => println!("{machine:>5}: stopped: {reason}"),
@@ -91,7 +91,7 @@ async fn run_once(machine: &str, last: &Map<String, u64>, time: u64) -> Result<b
     Ok(true)
 }
 
-/// The work. It may stop at each `await` if the lock is lost.
+/// The work. If the lock is lost, the work may stop at each `await`.
 async fn close(machine: &str, time: u64) {
     println!("{machine:>5}: {JOB} of {time} starts");
     sleep(Duration::from_millis(200)).await;

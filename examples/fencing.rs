@@ -36,8 +36,8 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// Returns the total. A read also presents its token: from then on, the gate, if there is one,
-    /// rejects lower tokens.
+    /// Returns the total. A read also presents its token. If there is a gate, it rejects lower
+    /// tokens from then on.
     fn read(&self, token: u64) -> Result<u32, Stale> {
         self.pass(token, || *self.total.lock().expect("the mutex is not poisoned"))
     }
@@ -65,7 +65,7 @@ async fn tell(ledger: &Ledger) -> Result<u32, Error> {
     let total = ledger.read(token).expect("no newer token was used");
     say("ada", &format!("holds the lock, token {token}; reads {total}; is stopped"));
 
-    // Ada's lease ends during the pause. A check before the pause cannot notice this.
+    // Ada's lease ends during the pause. A check before the pause cannot notice this loss.
     add("bob", 5, &bob, ledger).await?;
 
     say("ada", &format!("goes on, and writes {} with token {token}", total + 1));
@@ -76,7 +76,7 @@ async fn tell(ledger: &Ledger) -> Result<u32, Error> {
     Ok(*ledger.total.lock().expect("the mutex is not poisoned"))
 }
 
-/// Adds to the order correctly: under the lock, and with its token.
+/// Adds to the order correctly: under the lock, and with the token of the hold.
 async fn add(who: &str, amount: u32, client: &Client, ledger: &Ledger) -> Result<(), Error> {
     let guard = client.fenced_lock(ORDER)?.acquire().await?;
     let token = guard.token();

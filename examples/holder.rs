@@ -1,4 +1,4 @@
-//! A process that holds a lock. Tests kill or pause it while it holds.
+//! A process that holds a lock. Tests kill or pause this process while it holds the lock.
 //!
 //! ```text
 //! holder URL NAME TTL_IN_MILLISECONDS
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 return;
             }
         }
-        // Stdin is closed, so the process holds until it is killed.
+        // Stdin is closed, so the process holds the lock until it is killed.
         std::future::pending::<()>().await;
     };
     tokio::select! {

@@ -25,7 +25,7 @@ async fn main() -> Result<(), Error> {
             worked = work_while_leading(&name, client.election("outbox")?, u32::MAX) => worked,
             _ = tokio::signal::ctrl_c() => Ok(()),
         };
-        // The shutdown steps down, so that another process leads at once.
+        // The shutdown ends the leadership, so that another process leads at once.
         client.shutdown(Duration::from_secs(5)).await;
         return worked;
     }

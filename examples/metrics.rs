@@ -34,7 +34,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     limiter.set_if_absent(rate).await?;
     for worker in 0..4 {
         let lock = client.lock(format!("orders:{}", worker % 2))?.ttl(TTL);
-        // The time is longer than a hold, so that one worker hands its hold off to the next.
+        // The time limit of hand-offs is longer than a hold, so that a worker hands the lock off to
+        // the next worker.
         let lock = lock.local_handoff(10, Duration::from_millis(500));
         tokio::spawn(work(lock, limiter.clone()));
     }
@@ -56,7 +57,7 @@ fn recorder() -> Result<PrometheusHandle, Box<dyn std::error::Error>> {
     Ok(exporter.install_recorder()?)
 }
 
-/// Works under short holds, for which other workers wait.
+/// Works under short holds of a lock for which other workers wait.
 async fn work(lock: Lock, limiter: RateLimiter) {
     loop {
         let worked = lock.run_within(Duration::from_millis(400), async |_held| {
@@ -74,8 +75,8 @@ async fn report(lock: Lock) {
     }
 }
 
-/// Logs an error, such as a lost lock or an unreachable Redis, and pauses. If only the timeout
-/// ended, because other workers held the lock, does nothing.
+/// Logs an error, such as a lost lock or an unreachable Redis, and pauses. Ignores a timeout,
+/// because other workers held the lock then.
 async fn note(worked: Result<(), Error>) {
     match worked {
         Err(error) if !error.is_busy() => {

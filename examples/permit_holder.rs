@@ -1,4 +1,4 @@
-//! A process that holds a permit. Tests kill it while it holds.
+//! A process that holds a permit. Tests kill this process while it holds the permit.
 //!
 //! ```text
 //! permit_holder URL NAME TTL_IN_MILLISECONDS

@@ -89,7 +89,8 @@ async fn send_reports() -> u32 {
     3
 }
 
-/// Waits for `lock` and releases it. Returns when it was acquired, and the result of the release.
+/// Waits for `lock` and releases it. Returns the time of the acquisition and the result of the
+/// release.
 async fn wait_for(lock: Lock) -> Result<(Instant, Release), Error> {
     say("bob", "waits");
     let guard = lock.acquire().await?;

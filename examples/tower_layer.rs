@@ -1,5 +1,4 @@
-//! A tower layer: of the requests with the same key, only one runs at a time in all processes
-//! together.
+//! A tower layer: at any time, only one request of each key runs in all processes together.
 //!
 //! ```text
 //! cargo run --example tower_layer                  # no server; or REDIS_URL=redis://127.0.0.1/
@@ -25,7 +24,8 @@ use leasehold::{Client, Error};
 use tokio::{net::TcpListener, time::sleep};
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 
-/// Runs each request under the lock that `key` names, or without a lock.
+/// Runs each request under the lock that `key` names. If `key` names no lock, runs the request
+/// without one.
 #[derive(Clone)]
 pub(crate) struct LockLayer<K> {
     client: Client,
@@ -72,7 +72,7 @@ where
     fn call(&mut self, request: R) -> Self::Future {
         let LockLayer { client, timeout, key } = &self.layer;
         let (lock, timeout) = (key(&request).map(|name| client.lock(name)), *timeout);
-        // `self.inner` is ready, but its clone may not be. So this request takes the original.
+        // `self.inner` is ready, but its clone may not be. So this request uses the original.
         let clone = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, clone);
         let run = async move || inner.call(request).await.map_err(Into::into);
@@ -102,7 +102,7 @@ pub(crate) fn app(client: Client) -> Router {
     Router::new().route("/accounts/{account}", get(read).post(book)).layer(layers)
 }
 
-/// Returns the path of a `POST` request, which names the changed account and the lock. Other
+/// Returns the path of a `POST` request. The path names the changed account and the lock. Other
 /// requests take no lock.
 fn account_of(request: &Request) -> Option<String> {
     (request.method() == Method::POST).then(|| request.uri().path().trim_matches('/').into())

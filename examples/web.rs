@@ -27,7 +27,7 @@ use tokio::{net::TcpListener, time::sleep};
 /// How long a request waits for its lock. The HTTP client would not wait longer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long running requests and releases may take at the end.
+/// How long running requests and releases may take during the shutdown.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 #[tokio::main]
@@ -43,14 +43,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Serves until `stop`, and then completes running requests and releases.
+/// Serves requests until `stop` completes. Then completes running requests and releases.
 pub(crate) async fn serve(
     listener: TcpListener,
     client: Client,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    // First the requests finish and release their locks. After that, the shutdown releases what is
-    // left.
+    // First the requests finish and release their locks. After that, the shutdown releases the
+    // remaining locks.
     axum::serve(listener, app(client.clone())).with_graceful_shutdown(stop).await?;
     let shutdown = client.shutdown(FAREWELL).await;
     println!("{} locks were still held, {} end by themselves", shutdown.revoked, shutdown.pending);

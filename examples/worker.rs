@@ -5,10 +5,9 @@
 //! worker URL QUEUE TTL_IN_MILLISECONDS     is one of them
 //! ```
 //!
-//! For each element, a worker works for 20 ms, appends the element to the queue `QUEUE:results`, and
-//! reports that it is done. If the worker is killed before this report,
-//! another worker claims the element when the ttl has passed. So the results contain each element
-//! at least once.
+//! For each element, a worker works for 20 ms, appends the element to the queue `QUEUE:results`,
+//! and reports that the element is done. If the worker is killed before this report, another worker
+//! claims the element when the ttl has passed. So the results contain each element at least once.
 
 use std::{
     collections::BTreeSet,
@@ -40,7 +39,7 @@ async fn work(url: &str, name: &str, ttl: Duration) -> Result<(), Box<dyn std::e
             Err(Error::Lost { reason, .. }) => println!("claim lost: {reason}"),
             // the element was set aside, and a warning was logged
             Err(Error::Codec { .. } | Error::ValueTooLong { .. }) => {}
-            // the job may be done twice
+            // the store may be unreachable, and the job may be done twice
             Err(error) if error.is_transient() => {
                 println!("{error}");
                 sleep(Duration::from_millis(100)).await;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the Java side of the interop tests: one program, with two versions of Redisson.
 #
-# It can run again at any time: it installs only what is missing, and builds only what has changed.
+# The script installs only missing programs, and builds only changed jars, so it can run repeatedly.
 set -eu
 cd "$(dirname "$0")/java"
 
@@ -23,7 +23,7 @@ build() {
         echo "interop: $peer is up to date"
     else
         echo "interop: building $peer"
-        # Otherwise jars of another version would stay on the class path.
+        # Jars of an older version would otherwise stay on the class path.
         rm -rf "target/$peer"
         mvn --quiet --batch-mode --no-transfer-progress "$@" package
         echo "$checksum" >"$stamp"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# The proof that Java and Rust share their locks: builds the jars, runs every test with the real
-# Redisson, and prints what was shown.
+# Proves that Java and Rust share locks: builds the jars, runs every test with the real Redisson,
+# and prints the scenarios that the tests have shown.
 #
-# Fails if a test fails, and if nothing was shown. Tests start processes of their own and mostly
+# Fails if a test fails, or if no scenario was shown. Tests start processes of their own and mostly
 # wait. So two test programs run at the same time, and each of them runs three tests at the same
 # time, which is enough for two cores. INTEROP_PROGRAMS=n and INTEROP_THREADS=n change these
 # numbers. Other arguments go to the tests: run.sh crowd.
@@ -16,13 +16,13 @@ mkdir -p "$target"
 INTEROP_TABLE=$target/interop-shown.jsonl
 INTEROP_PRINTS=$target/interop-prints
 export INTEROP_TABLE INTEROP_PRINTS
-# The results of an earlier run must not count for this one.
+# The results of an earlier run must not count for this run.
 rm -f "$INTEROP_TABLE"
 
 cargo test --no-run
 programs=$(CARGO_TERM_COLOR=never cargo test --no-run 2>&1 | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
 
-# Each program prints its output in one piece, when it has ended.
+# The output of each program is printed in one piece after the program has ended.
 status=0
 # shellcheck disable=SC2016
 echo "$programs" | xargs -P "${INTEROP_PROGRAMS:-2}" -I '{}' sh -c '

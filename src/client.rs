@@ -1,4 +1,4 @@
-//! The async client, which makes all other objects.
+//! The async client, whose methods return all other objects.
 
 mod builder;
 
@@ -28,7 +28,8 @@ use crate::{
 /// The default *ttl*, which is also the default of Redisson's `lockWatchdogTimeout`.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-/// A client of the store that keeps the locks. It renews its holds in the background.
+/// A client of the store in which the locks are kept. The client renews its holds in the
+/// background.
 ///
 /// Make one client per process and clone it, because clones share everything. Each client has an
 /// id. The owners of its holds begin with this id.
@@ -134,8 +135,8 @@ impl Client {
         Self::builder().in_memory()
     }
 
-    /// Makes a client of `store`. Several clients can share one store, as they would share a
-    /// server.
+    /// Makes a client that uses `store`. Several clients can share one store, as they would share
+    /// a server.
     ///
     /// # Examples
     ///
@@ -188,7 +189,7 @@ impl Client {
     ///
     /// All waiting tasks of all processes acquire the lock in the order in which they came. A fair
     /// lock needs more requests than [`lock`](Self::lock). [The
-    /// guide][crate::docs::guide::other_locks] says when to use which of them.
+    /// guide][crate::docs::guide::other_locks] says when to use which of the two locks.
     ///
     /// # Errors
     ///
@@ -323,7 +324,7 @@ impl Client {
         Ok(Latch::new(Arc::clone(&self.engine), object))
     }
 
-    /// Returns the barrier `name` for this number of members. Sends no request.
+    /// Returns the barrier `name` for `parties` members. Sends no request.
     ///
     /// **All members must use the same number**, because the store does not check it. If a new
     /// version of a program uses another number, give the barrier a new name.
@@ -344,11 +345,11 @@ impl Client {
         Barrier::new(Arc::clone(&self.engine), Kind::Barrier, Name::new(name)?, parties)
     }
 
-    /// Returns the double barrier `name` for this number of members. Sends no request.
+    /// Returns the double barrier `name` for `parties` members. Sends no request.
     ///
     /// # Errors
     ///
-    /// As [`barrier`](Self::barrier).
+    /// The errors of [`barrier`](Self::barrier).
     ///
     /// # Examples
     ///
@@ -533,13 +534,12 @@ impl Client {
         self.engine.health().await
     }
 
-    /// Reads what Redis has about the object `name`, which may be of any kind, and may be used by
-    /// Redisson.
+    /// Reads what Redis has stored about the object `name`.
     ///
-    /// Returns `None` if no key of this name looks like an object. The method is for operators. It
-    /// sends more than ten commands, all of which only read. [The
-    /// guide](crate::docs::guide::command_inspect) lists the permissions that they need.
-    /// `MemoryStore` rejects them.
+    /// The object may be of any kind, and Redisson may use the object. Returns `None` if no key of
+    /// this name looks like an object. The method is for operators. It sends more than ten
+    /// commands, all of which only read. [The guide](crate::docs::guide::command_inspect) lists the
+    /// permissions for these commands. `MemoryStore` rejects them.
     ///
     /// # Errors
     ///
@@ -566,10 +566,10 @@ impl Client {
 
     /// Reads what each server reports about itself, for operators.
     ///
-    /// In a cluster, the call asks the primaries. It sends `INFO`, `CLUSTER INFO`, `ACL WHOAMI`,
-    /// `CONFIG GET` and `CLIENT LIST`. If a command is rejected, the report lists it in
-    /// [`failures`](ServerReport::failures). If a server does not reply within a second, its report
-    /// has only failures.
+    /// The call sends `INFO`, `CLUSTER INFO`, `ACL WHOAMI`, `CONFIG GET` and `CLIENT LIST`. In a
+    /// cluster, only the primaries get these commands. If a server rejects a command, its report
+    /// lists the rejection in [`failures`](ServerReport::failures). If a server does not reply
+    /// within a second, its report has only failures.
     ///
     /// # Errors
     ///
@@ -602,7 +602,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`server_reports`](Self::server_reports).
+    /// The errors of [`server_reports`](Self::server_reports).
     ///
     /// # Cancel safety
     ///
@@ -656,7 +656,7 @@ impl Client {
         self.engine.client_info(owner).await
     }
 
-    /// Returns the last 100 releases by force, of all locks. The newest one is the first.
+    /// Returns the last 100 releases by force, of all locks. The newest release is the first.
     ///
     /// [`Lock::force_release_owner`], `leasehold unlock --force`, `leasehold top`, and
     /// `leasehold ui` record such releases. In a cluster, one node has all records.
@@ -687,8 +687,8 @@ impl Client {
     ///
     /// The pattern is that of Redis's `SCAN`, such as `orders:*`. Some names may be keys of other
     /// programs, for which [`inspect`](Self::inspect) returns `None`. The list contains every name
-    /// that existed during the whole call. In a cluster, the call asks all primaries. `MemoryStore`
-    /// rejects it.
+    /// that existed during the whole call. In a cluster, the call searches all primaries.
+    /// `MemoryStore` rejects the call.
     ///
     /// # Errors
     ///
@@ -715,11 +715,10 @@ impl Client {
         Ok(names)
     }
 
-    /// Returns the next page of the names that [`names`](Self::names) lists, and moves the cursor
-    /// to the following page.
+    /// Returns the next page of [`names`](Self::names), and moves the cursor to the following page.
     ///
     /// The call sends one `SCAN`, which reads about 250 keys. So a program can list the names of a
-    /// large server without memory for all of them, and without keeping the server busy. A page may
+    /// large server without memory for all names, and without keeping the server busy. A page may
     /// be empty, and a name may be on several pages. In a cluster, the cursor passes through one
     /// primary after the other.
     ///
@@ -774,7 +773,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends only the wait: the client still acquires nothing, but the remaining
+    /// Dropping the future ends only the wait. The client still acquires nothing, but the remaining
     /// guards keep their holds. A second call of `shutdown` ends these holds.
     ///
     /// # Examples
@@ -795,7 +794,6 @@ impl Client {
         Shutdown { revoked, pending }
     }
 
-    /// Returns a client of `store`.
     #[cfg(test)]
     pub(crate) fn asking(store: Arc<crate::store::redis::RedisStore>) -> Self {
         Self::builder().client(crate::domain::Identity::random(), store)
@@ -838,7 +836,8 @@ impl Client {
 pub struct Shutdown {
     /// The number of holds that the shutdown revoked.
     pub revoked: usize,
-    /// The number of releases that the store did not confirm, and of requests that may have been
-    /// granted and were not withdrawn. Their locks stay held until their leases end.
+    /// The number of releases that the store did not confirm, plus the number of requests that may
+    /// have been granted and were not withdrawn. The locks of these releases and requests stay held
+    /// until their leases end.
     pub pending: usize,
 }

@@ -2,9 +2,9 @@
 //!
 //! `cargo test` compiles and runs every Rust example in these pages, on the in-memory store.
 //!
-//! The same pages are in the folder `docs/` of the repository, where their links lead to files. In
-//! rustdoc, the links must lead to modules. If a link has two definitions, Markdown uses the first
-//! one. Therefore `src/docs/links.md` comes before each page.
+//! The folder `docs/` of the repository has the same pages, with links to files. In rustdoc, the
+//! links must lead to modules. If a link has two definitions, Markdown uses the first definition.
+//! Therefore `src/docs/links.md`, which defines links to modules, comes before each page.
 
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("../docs/comparison.md")]

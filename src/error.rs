@@ -10,13 +10,14 @@ use crate::{
     },
 };
 
-/// The end of the reason of [`Error::Unavailable`], if a request was sent and got no reply.
-pub(crate) const MAY_HAVE_HAPPENED: &str = "; the request may have been executed";
+/// The end of the reason of [`Error::Unavailable`], if the client sent a request and got no reply.
+pub(crate) const MAY_HAVE_HAPPENED: &str =
+    "; the request may have been executed, so check the data before repeating a change";
 
 /// The end of the reason of [`Error::Unavailable`], if an earlier request got no reply and the
 /// store is unreachable now.
-pub(crate) const EARLIER_MAY_HAVE_HAPPENED: &str =
-    "; an earlier attempt of the request may have been executed";
+pub(crate) const EARLIER_MAY_HAVE_HAPPENED: &str = "; an earlier attempt of the request may have been executed, so check the data before \
+     repeating a change";
 
 /// The result of an operation on a lock.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -28,10 +29,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// If another owner holds a lock, [`try_acquire`](crate::Lock::try_acquire) returns `Ok(None)`, not
 /// an error.
 ///
-/// Most callers need two methods: [`is_busy`](Self::is_busy) is true if another owner has the lock,
-/// and [`is_transient`](Self::is_transient) is true if a retry can help, such as when the store is
-/// unreachable. [The guide](crate::docs::guide::errors_and_settings#errors) has a table of all
-/// variants.
+/// Most callers need two methods. [`is_busy`](Self::is_busy) returns true if another owner has the
+/// lock. [`is_transient`](Self::is_transient) returns true if a retry can help, for example if the
+/// store is unreachable. [The guide](crate::docs::guide::errors_and_settings#errors) has a table of
+/// all variants.
 ///
 /// # Examples
 ///
@@ -113,15 +114,15 @@ pub enum Error {
         name: Name,
         /// The first word of the rejection: `NOPERM`, `NOAUTH` or `WRONGPASS`.
         code: String,
-        /// The rest of the rejection. If a permission for keys is missing, also the keys that the
-        /// request needs.
+        /// The rest of the rejection. If a permission for keys is missing, this text also lists the
+        /// keys that the request needs.
         message: String,
         /// The rejected command, if it is known.
         command: Option<String>,
     },
 
-    /// A task of an async runtime called the blocking API. The call would stop every other task of
-    /// that thread. In a task, use the async API or `tokio::task::spawn_blocking`.
+    /// A task of an async runtime called the blocking API. The call would block all other tasks of
+    /// its thread. In a task, use the async API or `tokio::task::spawn_blocking`.
     #[error(
         "cannot use the blocking API: this thread runs async tasks; use the async API or \
          spawn_blocking"
@@ -145,7 +146,7 @@ pub enum Error {
     /// left the barrier, or leaves it in the background if the store did not reply within 100 ms.
     #[error(
         "timed out after {waited:?} waiting at the barrier `{name}`: only {arrived} of {parties} \
-         members arrived{}",
+         members arrived{}; start the missing members, or use a longer timeout",
         listed(members)
     )]
     MembersMissing {
@@ -174,7 +175,7 @@ pub enum Error {
         waited: Duration,
         /// How many members were inside at the last request.
         count: u32,
-        /// At most 16 of these members.
+        /// At most 16 of the members that were inside.
         members: Vec<Owner>,
     },
 
@@ -200,7 +201,7 @@ pub enum Error {
     #[error("invalid multi-lock: the list of locks is empty; pass at least one lock")]
     NoMembers,
 
-    /// The call needs a tokio runtime, and its thread has none.
+    /// The call needs a tokio runtime, but its thread has no runtime.
     #[error(
         "cannot use the async API: this thread has no tokio runtime; call from a runtime, or use \
          the blocking API"
@@ -231,8 +232,8 @@ pub enum Error {
         name: Name,
     },
 
-    /// This thread holds `name` by a plain lock, so its hold has no token. The thread cannot
-    /// re-enter such a hold by a fenced lock. Acquire the fenced lock first.
+    /// This thread holds the plain lock `name`, whose holds have no tokens. The fenced lock `name`
+    /// cannot re-enter such a hold. Acquire the fenced lock first.
     #[error(
         "cannot acquire the fenced lock `{name}`: this thread holds a plain lock of this name, \
          which has no token; acquire the fenced lock first"
@@ -253,7 +254,7 @@ pub enum Error {
         name: Name,
         /// How many replicas had to acknowledge the grant.
         wanted: u32,
-        /// How many replicas acknowledged the grant, by the last reply of the server.
+        /// How many replicas acknowledged the grant, according to the last reply of the server.
         got: u32,
     },
 
@@ -308,7 +309,7 @@ pub enum Error {
     #[error("invalid permit id: {0}")]
     PermitId(#[from] InvalidPermitId),
 
-    /// The store rejected the request for another reason, which the field `message` has.
+    /// The store rejected the request, and no other variant matches. See the field `message`.
     ///
     /// Nothing happened, and a retry does not help.
     #[error("request for `{name}` rejected: {}", words(code, message, command.as_deref()))]
@@ -349,15 +350,15 @@ pub enum Error {
         name: Name,
         /// How long the caller waited, rounded down to milliseconds.
         waited: Duration,
-        /// The holder at the last request. A holder with a count of 0 does not hold `name`: it is a
-        /// writer that queued earlier. `None` for permits and latches, because the store does not
-        /// return their holders.
+        /// The holder at the last request. A holder with a count of 0 does not hold `name`, but is
+        /// the waiting writer at the head of the queue. `None` for permits and latches, because the
+        /// store does not return their holders.
         holder: Option<Holder>,
-        /// Whether another guard of this client holds `name`. Then the task may have waited for
-        /// itself. `false` if that guard was released, and the store has not yet processed the
-        /// release.
+        /// Whether another guard of this client holds `name`. If so, the task may have waited for
+        /// itself. The field is `false` if the other guard was released, and the store has not yet
+        /// processed the release.
         by_this_client: bool,
-        /// Whether no client had set the number of permits at the last request. If so, call
+        /// Whether the number of permits was unset at the last request. If so, call
         /// `set_if_absent`.
         unset: bool,
     },
@@ -403,9 +404,9 @@ pub enum Error {
     #[error("invalid URL: {0}")]
     Url(String),
 
-    /// The value of a leader, or a key, a value or an element of a map, a set or a queue is too
-    /// long. All callers share one connection. A longer reply would delay the others, or end the
-    /// connection.
+    /// A value is too long, such as the value of a leader, or a key or an element of a collection.
+    /// All callers share one connection. A reply with a longer value would delay the other callers,
+    /// or end the connection.
     #[error(
         "{what} too long for `{name}`: the maximum is {most} bytes; store the value elsewhere, and \
          use a reference to it"
@@ -440,18 +441,24 @@ pub enum Error {
     },
 }
 
-/// Returns why the caller did not acquire, if the store returned the cause.
+/// Formats the cause of a timeout, if it is known, and the remedy, for the end of a message.
 fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     match holder {
         None if unset => ": the number of permits was never set; call set_if_absent".into(),
-        None => String::new(),
+        None => "; retry later, or use a longer timeout".into(),
         Some(Holder { owner, count: 0, .. }) => {
-            format!(": the waiting writer {owner} is first in the queue")
+            format!(
+                ": the waiting writer {owner} is first in the queue; retry later, or use a longer \
+                 timeout"
+            )
         }
         Some(holder) if by_this_client => {
-            format!(": held by another guard of this client, {holder}")
+            format!(
+                ": held by another guard of this client, {holder}; release that guard first, or \
+                 use a longer timeout"
+            )
         }
-        Some(holder) => format!(": held by {holder}"),
+        Some(holder) => format!(": held by {holder}; retry later, or use a longer timeout"),
     }
 }
 
@@ -461,7 +468,7 @@ fn listed(members: &[Owner]) -> String {
     members.iter().enumerate().map(|(at, it)| format!("{}{it}", separator(at))).collect()
 }
 
-/// Returns the text of a rejection, and the command unless the text names it.
+/// Returns the text of a rejection. If the text does not name the command, appends the command.
 fn words(code: &str, message: &str, command: Option<&str>) -> String {
     let text = format!("{code} {message}");
     match command {
@@ -481,7 +488,7 @@ fn not_ready_remedy(code: &str) -> &'static str {
     }
 }
 
-/// The only place that converts an error of the connections to one for callers.
+/// Converts an error of the connections to an error for callers.
 impl From<leasehold_link::Error> for Error {
     fn from(error: leasehold_link::Error) -> Self {
         match error {
@@ -526,16 +533,16 @@ impl Error {
     /// Returns whether a retry can help, because the store is unreachable or not ready.
     ///
     /// [`NotReplicated`](Self::NotReplicated) is transient, because replicas come back.
-    /// [`Connect`](Self::Connect) is transient, too, unless its field `permanent` is set, as for a
-    /// wrong password. A wrong address looks like a server that is still starting, so limit the
-    /// number of retries.
+    /// [`Connect`](Self::Connect) is transient, too, unless its field `permanent` is set, such as
+    /// for a wrong password. A wrong address looks like a server that is still starting, so limit
+    /// the number of retries.
     ///
     /// **If a change returned [`Unavailable`](Self::Unavailable), it may have happened.** A second
-    /// call may change the data a second time. This holds for
+    /// call may change the data a second time. This applies to
     /// [`Latch::count_down`](crate::Latch::count_down), [`Semaphore::add`](crate::Semaphore::add),
     /// [`ExpirableSemaphore::add`](crate::ExpirableSemaphore::add), and
-    /// [`LockGuard::eval`](crate::LockGuard::eval). Call them again only if a second change does no
-    /// harm.
+    /// [`LockGuard::eval`](crate::LockGuard::eval). Call such a method again only if a second
+    /// change does no harm.
     ///
     /// # Examples
     ///
@@ -605,7 +612,7 @@ impl Error {
         Self::Codec { name: name.clone(), codec, remedy, source }
     }
 
-    /// Returns the error of a timeout, if the holder of `name` is unknown.
+    /// Returns the error of a timeout without a known holder of `name`.
     pub(crate) fn timed_out(name: Name, waited: Duration) -> Self {
         let waited = in_millis(waited);
         Self::TimedOut { name, waited, holder: None, by_this_client: false, unset: false }

@@ -31,24 +31,24 @@
 //! - [`MultiLock`]: several locks, which are acquired and released together;
 //! - [`ExpirableSemaphore`]: a number of permits with leases;
 //! - [`Semaphore`]: a number of permits without leases;
-//! - [`Latch`]: closed until it is counted down;
-//! - [`Queue`]: elements in order, each of which one worker claims; if the worker dies, another
-//!   worker claims its element;
+//! - [`Latch`]: a counter, at which tasks wait until its count reaches zero;
+//! - [`Queue`]: elements in order, and one worker claims each element; if this worker dies, another
+//!   worker claims the element;
 //! - [`RateLimiter`]: a number of permits for each interval; [`Throttle`]: permits at an even pace;
 //! - [`QuorumLock`]: a lock that a majority of independent servers grants;
 //! - [`Map`]: entries, and a lock for each key; [`Set`]: elements, and a lock for each of them;
 //! - [`LockGuard::write`] and [`LockGuard::eval`]: write data in the same Redis, but only while the
 //!   lock is held.
 //!
-//! Redis may be one server, a primary with Sentinels, or a cluster:
-//! [the guide](docs::guide::deployments) has the URL of each.
+//! Redis may be one server, a primary with Sentinels, or a cluster.
+//! [The guide](docs::guide::deployments) explains the URL for each deployment.
 //!
-//! `MemoryStore` is a simulated Redis for tests, in the feature `testing`. The module `blocking`
-//! has the API for threads, in the feature `blocking`.
+//! The feature `testing` adds `MemoryStore`, a simulated Redis for tests. The feature `blocking`
+//! adds the module `blocking`, the API for threads.
 //!
 //! **No lock on Redis can promise that two holders never overlap in real time.** If a process is
 //! paused for longer than its lease, another process may acquire the lock. The paused process
-//! notices this only when it runs again. [`docs::guarantees`] has the result of each fault.
+//! notices this only when it runs again. [`docs::guarantees`] lists the effect of each fault.
 //!
 //! Start with the [guide](docs::guide::getting_started).
 #![forbid(unsafe_code)]

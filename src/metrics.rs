@@ -12,9 +12,9 @@
 //! | attribute | value |
 //! |---|---|
 //! | `leasehold.kind` | `lock`, `fenced`, `fair`, `read`, `write`, `permits`, `semaphore`, `latch`, `election`, `barrier`, `double_barrier`, `queue` |
-//! | `leasehold.lock` | only what [`label_locks`] returns, because names of locks are unbounded |
+//! | `leasehold.lock` | the text from the function that [`label_locks`] sets; never the name itself, because a process may use any number of names |
 //! | `outcome`, `reason` | see each metric |
-//! | `error.type` | of a failure: `unavailable`, `forbidden`, `not_ready`, `shut_down`, `unanswered`, `unreachable`, `refused`, or `_OTHER` |
+//! | `error.type` | the cause of a failure: `unavailable`, `forbidden`, `not_ready`, `shut_down`, `unanswered`, `unreachable`, `refused`, or `_OTHER` |
 //!
 //! # Examples
 //!
@@ -43,8 +43,8 @@ use crate::{
     error::Error,
 };
 
-/// Makes a public constant for each name, and the function that describes each metric to the
-/// recorder. The description is the doc comment of the constant.
+/// Defines a public constant for each metric, and the function `describe`. The doc comment of the
+/// constant is also the description of the metric.
 macro_rules! metrics {
     ($($(#[doc = $help:literal])+ $name:ident = $kind:ident($text:literal, $unit:ident);)+) => {
         $($(#[doc = $help])+ pub const $name: &str = $text;)+
@@ -65,29 +65,30 @@ metrics! {
     HOLD_DURATION = describe_histogram("leasehold.hold.duration", Seconds);
     /// Current holds, by kind. For an election, the number is 1 in the process of the leader.
     HOLD_ACTIVE = describe_gauge("leasehold.hold.active", Count);
-    /// Callers that wait now.
+    /// Callers that currently wait.
     WAIT_ACTIVE = describe_gauge("leasehold.wait.active", Count);
     /// Holds that ended before their release, by `reason`: `expired`, `not_owned`, `max_hold`,
     /// `shut_down`.
     LOSSES = describe_counter("leasehold.losses", Count);
-    /// Holds that began without a request, by a hand-off within the process or a shared hold.
+    /// Holds that began without a request: by a hand-off within the process, or because a reader
+    /// joined the hold of another reader of the client.
     HANDOVERS = describe_counter("leasehold.handovers", Count);
-    /// Renewals of leases, by `outcome`: `ok`, or `failed` and retried.
+    /// Renewals of leases, by `outcome`: `ok`, or `failed` (the client retries the renewal).
     RENEWALS = describe_counter("leasehold.renewals", Count);
-    /// The delay of the last renewal behind its schedule, or 0 if there was none for two minutes.
+    /// The delay of the last renewal behind its schedule, or 0 after two minutes without a renewal.
     RENEWAL_LAG = describe_gauge("leasehold.renewal.lag", Seconds);
     /// The maximum delay of a renewal behind its schedule, since the client was created.
     RENEWAL_LAG_MAX = describe_gauge("leasehold.renewal.lag.max", Seconds);
-    /// Releases without a reply. A background task continues each of them.
+    /// Releases without a reply. A background task continues each such release.
     RELEASE_UNANSWERED = describe_counter("leasehold.release.unanswered", Count);
     /// Background releases that failed until their leases had ended.
     RELEASE_ABANDONED = describe_counter("leasehold.release.abandoned", Count);
-    /// Notifications that woke a waiter, or that arrived while its request was in flight.
+    /// Notifications that woke a waiter, or arrived while the request of the waiter was in flight.
     WAKE_UPS = describe_counter("leasehold.wake_ups", Count);
     /// Lost connections to a server, by `server.address`, and by `traffic`: commands, messages,
     /// or acknowledgements of replicas.
     CONNECTION_LOSSES = describe_counter("leasehold.connection.losses", Count);
-    /// How long requests to Redis took, by `script`: its file name, or the plain command.
+    /// How long requests to Redis took, by `script`: the file name of a script, or a plain command.
     COMMAND_DURATION = describe_histogram("leasehold.command.duration", Seconds);
     /// Decisions of rate limiters and throttles, by `outcome`: `allowed`, `limited`.
     RATE_LIMIT_DECISIONS = describe_counter("leasehold.rate_limit.decisions", Count);
@@ -116,8 +117,8 @@ static LABELLING: OnceLock<Labelling> = OnceLock::new();
 
 /// Sets the function that returns the attribute `leasehold.lock` for the name of a lock.
 ///
-/// The function must return one of a few texts, such as `orders:*`, and always the same text for a
-/// name. If it returns `None`, the metric has no such attribute.
+/// The function must return one of a few texts, such as `orders:*`. For the same name, it must
+/// always return the same text. If it returns `None`, the metric has no attribute `leasehold.lock`.
 ///
 /// Call `label_locks` before the first acquisition. The function then labels the metrics of the
 /// whole process. Returns whether this call was the first one. A later call changes nothing.
@@ -167,8 +168,8 @@ fn with(mut labels: Vec<Label>, key: &'static str, value: &'static str) -> Vec<L
     labels
 }
 
-/// An acquisition, which is recorded when this value is dropped. Without a result, it was
-/// cancelled.
+/// An acquisition. If this value is dropped, the acquisition is recorded. An acquisition without a
+/// result is recorded as cancelled.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
     labels: Vec<Label>,
@@ -268,23 +269,23 @@ pub(crate) fn renewed(ok: usize, failed: usize) {
     }
 }
 
-/// Records how late the last renewal was, and how late renewals were at most.
+/// Records the delay of the last renewal, and the maximum delay of all renewals.
 pub(crate) fn lagged(lag: Duration, max: impl FnOnce() -> Duration) {
     gauge!(RENEWAL_LAG).set(lag.as_secs_f64());
     gauge!(RENEWAL_LAG_MAX).set(max().as_secs_f64());
 }
 
-/// Records a background release that was given up.
+/// Records that the client stopped retrying a background release.
 pub(crate) fn release_abandoned(claim: &Claim) {
     counter!(RELEASE_ABANDONED, labels_of(claim)).increment(1);
 }
 
-/// Records a message that woke a waiter.
+/// Records a notification that woke a waiter.
 pub(crate) fn woken() {
     counter!(WAKE_UPS).increment(1);
 }
 
-/// Records a lost connection to `server`, which was used for this `traffic`.
+/// Records the loss of a connection to `server` that carried this `traffic`.
 pub(crate) fn connection_lost(server: &str, traffic: &'static str) {
     counter!(CONNECTION_LOSSES, "server.address" => server.to_owned(), "traffic" => traffic)
         .increment(1);
@@ -303,8 +304,8 @@ pub(crate) fn decided<T>(result: Result<T, Error>) -> Result<T, Error> {
     result
 }
 
-/// Awaits `sent`, which sends a request, and records how long the reply took. A cancelled request
-/// is not recorded.
+/// Awaits the request `sent`, and records how long the reply took. A cancelled request is not
+/// recorded.
 pub(crate) async fn timed<T>(
     script: impl FnOnce() -> &'static str,
     sent: impl Future<Output = Result<T, Failure>>,

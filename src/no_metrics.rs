@@ -1,4 +1,4 @@
-//! Replaces `metrics.rs` if the feature `metrics` is off. The functions are the same, but do
+//! Replaces `metrics.rs` if the feature `metrics` is off. The functions have the same names, but do
 //! nothing and cost no instruction.
 
 use std::{future::Future, time::Duration};

@@ -44,8 +44,8 @@ async fn passes(member: JoinHandle<Result<Arrived>>) -> Arrived {
     timeout(AT_ONCE, member).await.expect("the member passes at once").unwrap().unwrap()
 }
 
-/// Lets one more member arrive for 5 ms. Returns the number of arrived members from its error,
-/// including this one.
+/// Lets one more member arrive for 5 ms. Returns the number of arrived members, including this
+/// member, as its timeout error reports it.
 async fn present(barrier: &Barrier) -> u32 {
     match barrier.arrive_and_wait_within(millis(5)).await {
         Err(Error::MembersMissing { arrived, .. }) => arrived,
@@ -129,8 +129,8 @@ async fn dropped_member_leaves_at_once() {
     }
 }
 
-/// Once, a member left after its call had returned. The next arrival still counted it, and the
-/// barrier opened early.
+/// Former bug: a member left only after its call had returned. So the next arrival still counted
+/// the member, and the barrier opened early.
 #[tokio::test(start_paused = true)]
 async fn timed_out_member_does_not_count_after_its_error() {
     let (store, [one, other]) = two(2);
@@ -144,9 +144,9 @@ async fn timed_out_member_does_not_count_after_its_error() {
         assert!(matches!(missing, Error::MembersMissing { arrived: 1, .. }), "{missing}");
     }
 
-    // When the timeout of 2 s ends, the client asks the store to remove the member. If the store
-    // does not reply, the error comes 100 ms later. The client removes the member when the store
-    // replies again.
+    // When the timeout of 2 s ends, the client sends a request to remove the member. If the store
+    // does not reply, the client returns the error 100 ms later. The client removes the member when
+    // the store replies again.
     let start = Instant::now();
     let late = tokio::spawn(async move { one.arrive_and_wait_within(secs(2)).await });
     sleep(secs(1)).await;
@@ -331,7 +331,7 @@ async fn timed_out_leave_names_the_members_that_are_inside() {
         "{text}"
     );
     assert!(error.is_busy() && !error.is_transient());
-    // The call of `one` has timed out, but `one` has left. So `other` need not wait.
+    // `one` has left, although its call timed out. So `other` need not wait.
     assert_eq!(other.leave().await.unwrap(), Release::Released);
     let [one, _other] = inside(&barriers).await;
     assert!(matches!(one.leave_within(Duration::ZERO).await, Err(Error::Duration(_))));
@@ -351,7 +351,8 @@ async fn dropped_member_of_a_double_barrier_leaves_at_once() {
         let missing = barriers[0].enter_within(millis(5)).await.unwrap_err();
         assert!(matches!(missing, Error::MembersMissing { arrived: 1, .. }), "{missing}");
     }
-    // If a member is dropped while it waits for the others to leave, it does not stay inside.
+    // If a member is dropped while it waits for the other members to leave, it does not stay
+    // inside.
     let [one, other] = inside(&barriers).await;
     let one = leaving(one).await;
     one.abort();

@@ -30,7 +30,7 @@ const fn millis(n: u64) -> Duration {
 /// A limit that no step of a test reaches, even on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Two clients of one store, as two processes would have.
+/// Two clients of one store, like the clients of two processes.
 struct World {
     store: MemoryStore,
     one: Client,
@@ -72,7 +72,7 @@ fn leave_owned(guard: OwnedLockGuard) {
     assert_eq!(guard.release().unwrap(), Release::Released);
 }
 
-/// Waits until `condition` is true; fails after `LONG`.
+/// Waits until `condition` is true. Fails after `LONG`.
 fn eventually(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -118,7 +118,8 @@ mod acquiring {
                 let left = Instant::now();
                 leave(guard);
                 waiter.join().unwrap();
-                // A message woke the waiter: its timer would take two seconds or more.
+                // A message woke the waiter, because the timer of the waiter takes two seconds or
+                // more.
                 assert!(left.elapsed() < millis(1_500), "{:?}", left.elapsed());
             });
         }
@@ -150,7 +151,7 @@ mod acquiring {
     }
 
     #[test]
-    fn lock_is_renewed_while_no_thread_calls() {
+    fn blocking_lock_is_renewed_while_its_thread_sleeps() {
         // given a lock whose ttl is shorter than the work of its holder
         let world = World::new();
         let guard = world.door().ttl(millis(3_000)).acquire().unwrap();
@@ -335,8 +336,8 @@ mod reentry {
                     leave(guard);
                 });
                 eventually(|| waiting(&world.one) + waiting(&world.other) > before);
-                // After this pause, the thread has the reply to its request. So it has its place in
-                // the order of waiters.
+                // After this pause, the thread has the reply to its request. So the thread has its
+                // queue position.
                 thread::sleep(millis(100));
             }
             assert!(matches!(again.release().unwrap(), Release::StillHeld { .. }));
@@ -390,7 +391,7 @@ mod reentry {
         assert!(matches!(lock.acquire_within(millis(20)), Err(Error::TimedOut { .. })));
         assert!(lock.try_acquire_owned().unwrap().is_none());
 
-        // unless the thread that has the guard calls `reenter`
+        // only a call of `reenter` on the guard reenters
         let again = guard.reenter().unwrap();
         assert_eq!((again.count(), again.owner()), (2, guard.owner()));
     }
@@ -609,7 +610,7 @@ mod running {
     }
 
     #[test]
-    fn work_returns_the_loss_of_its_lock() {
+    fn blocking_run_returns_the_loss_of_its_lock() {
         let world = World::new();
         let name = world.door().name().clone();
         let guard = world.door().acquire().unwrap();
@@ -635,7 +636,7 @@ mod running {
     }
 
     #[test]
-    fn panic_of_the_work_releases_the_lock_and_continues() {
+    fn panic_of_the_work_releases_the_lock_and_reaches_the_caller() {
         let lock = World::new().door();
         let run = || lock.run(|_held| -> () { resume_unwind(Box::new(42)) });
         let panic = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
@@ -878,7 +879,7 @@ fn threads_pass_a_latch_when_another_counts_it_down() {
 
 /// A multi-lock waits on the runtime of one of its clients.
 #[test]
-fn client_keeps_its_runtime_after_a_multi_lock_with_another() {
+fn hold_is_renewed_when_another_client_of_a_multi_lock_ends() {
     for first_stays in [true, false] {
         let clients = [(); 2].map(|()| Client::builder().ttl(millis(300)).in_memory().unwrap());
         let locks = [0, 1].map(|at| clients[at].lock(format!("door{at}")).unwrap());

@@ -1,4 +1,5 @@
-//! Types that may cross threads, and types that must not. The compiler checks most of this.
+//! Types that may cross threads, and types that may not cross threads. The compiler checks most of
+//! these tests.
 
 use std::{marker::PhantomData, panic::UnwindSafe};
 
@@ -134,7 +135,7 @@ fn work_that_is_not_send_may_run_on_its_thread() {
 }
 
 #[tokio::test]
-async fn lost_future_borrows_nothing() {
+async fn loss_future_outlives_its_guard() {
     let client = Client::in_memory();
     let lost = {
         let guard = client.lock("door").unwrap().acquire().await.unwrap();

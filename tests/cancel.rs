@@ -1,4 +1,4 @@
-//! Every operation, dropped at each of its awaits, leaves no trace.
+//! An operation that is dropped at any of its awaits leaves no trace.
 //!
 //! A test polls a future n times and then drops it, for n = 0, 1, 2, … until the future completes.
 //! In a second round, the test drops the future right after something has woken it for the next
@@ -38,8 +38,8 @@ const fn millis(n: u64) -> Duration {
 /// Too short for a timer. A waiter that acquires within this time was notified.
 pub(crate) const AT_ONCE: Duration = millis(10);
 
-/// The time in which the lock must be free after the store replies again. It is long because the
-/// client repeats its requests after pauses.
+/// The time in which the lock must be free after the store replies again. The time is long because
+/// the client repeats its requests after pauses.
 const AFTER_TROUBLE: Duration = secs(2);
 
 /// How long the lock cannot be acquired.
@@ -83,7 +83,7 @@ pub(crate) async fn at_every_await(scene: impl AsyncFn(Cut) -> bool) -> usize {
         let mut polls = 0;
         while !scene(Cut { polls, woken }).await {
             polls += 1;
-            assert!(polls < FAR_TOO_MANY, "the scene never ends");
+            assert!(polls < FAR_TOO_MANY, "the scene never completes");
         }
         cuts += polls;
     }
@@ -116,9 +116,9 @@ fn read_write(client: &Client) -> ReadWriteLock {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
     Free,
-    /// Another client holds, and this client is subscribed.
+    /// Another client has the lock, and this client is subscribed.
     Held,
-    /// Another client holds, and this client polls.
+    /// Another client has the lock, and this client polls.
     HeldPolling,
     /// The store does not reply.
     Stalled,
@@ -222,17 +222,18 @@ async fn short_visit(lock: Lock) {
     drop(guard);
 }
 
-/// Drops `operation` on a lock at each of its awaits, with every `Way`. `waits` is true if the
-/// operation waits for a holder.
+/// Drops `operation` on a lock at each await of the operation, with every `Way`. `waits` is true if
+/// the operation waits for a holder.
 async fn leaves_nothing_behind<T>(waits: bool, operation: impl AsyncFn(&Lock) -> T) {
     leaves_nothing_of(LOCKS, waits, operation).await;
 }
 
-/// As `leaves_nothing_behind`, for one side of a read-write lock.
+/// Does the same as `leaves_nothing_behind`, for one side of a read-write lock.
 async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn(&Lock) -> T) {
     for way in WAYS {
         let cuts = at_every_await(async |cut| {
-            // given a lock that cannot be acquired yet, and another task of this client that waits behind the operation
+            // given a lock that is not free yet, and a task of this client that waits behind the
+            // operation
             let world = World::of(sides);
             let (lock, way_is_free) = world.block(way).await;
             let case = format!("{way:?}, {cut:?}");
@@ -257,8 +258,8 @@ async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn
                 Way::HeldPolling => secs(4),
                 Way::Stalled | Way::StalledAndHeld | Way::Failing => AFTER_TROUBLE,
             };
-            // The hold of the task behind, and the hold of the operation if it completed before the
-            // cut.
+            // The hold of the task behind, and the hold of the operation if the operation completed
+            // before the cut.
             let visits = millis(200);
             assert!(start.elapsed() <= bound + visits, "{case}: {:?}", start.elapsed());
             world.is_quiet(bound, &case).await;
@@ -439,7 +440,7 @@ mod woken_and_cancelled {
 
     #[tokio::test(start_paused = true)]
     async fn last_queued_waiter_acquires_when_fifty_others_leave() {
-        // given many waiters, of which all except one give up
+        // given many waiters that will be aborted, and one waiter that stays
         let world = World::new();
         let guard = world.other_door().acquire().await.unwrap();
         let mut leaving = Vec::new();
@@ -453,7 +454,7 @@ mod woken_and_cancelled {
         sleep(millis(1)).await;
         assert_eq!(world.one.stats().waiting, 51);
 
-        // when these waiters give up just after the lock was released
+        // when these waiters are aborted just after the lock was released
         assert_eq!(guard.release().await.unwrap(), Release::Released);
         let left = Instant::now();
         leaving.drain(..).for_each(|left| left.abort());
@@ -483,7 +484,7 @@ mod handed_over_and_cancelled {
 
     #[tokio::test(start_paused = true)]
     async fn dropped_hand_off_reaches_next_task_while_store_is_silent() {
-        // given a holder, and two waiters of its client behind it
+        // given a holder, and two waiting tasks of the same client
         let world = World::new();
         let (lock, behind) = (world.door(), world.door());
         let guard = lock.acquire().await.unwrap();
@@ -496,7 +497,7 @@ mod handed_over_and_cancelled {
         // when the first waiter receives the grant and is dropped
         drop(handed(&world, guard, first).await);
 
-        // then the second waiter holds by the same grant
+        // then the second waiter has the lock by the same grant
         let left = Instant::now();
         let guard = second.await.unwrap().unwrap();
         assert!(left.elapsed() <= millis(1), "{:?}", left.elapsed());
@@ -586,7 +587,7 @@ mod handed_over_and_cancelled {
     }
 }
 
-/// The store grants a request after its caller was dropped: the client releases the grant.
+/// The store grants a request after its caller was dropped, so the client releases the grant.
 mod granted_and_cancelled {
     use super::*;
 
@@ -663,7 +664,7 @@ mod release {
                     assert_eq!(released.as_ref().unwrap(), &Release::Released, "{case}");
                 }
 
-                // then the client still releases, as soon as the store replies
+                // then the client still releases the hold, as soon as the store replies
                 assert_eq!(lost.await, LostReason::Released, "{case}");
                 if trouble.is_some() {
                     over.await.unwrap();
@@ -701,7 +702,7 @@ mod release {
                 over.await.unwrap();
                 sleep(AFTER_TROUBLE).await;
 
-                // then one share is left, in this client and in the store
+                // then the hold has one share, in this client and in the store
                 let case = format!("stalled: {stalled}, {cut:?}");
                 assert_eq!(guard.count(), 1, "{case}");
                 let counted = world.door().held_by(guard.owner()).await.unwrap();
@@ -857,14 +858,14 @@ async fn work_is_dropped_when_its_run_is_dropped() {
     assert!(poll!(&mut run).is_pending());
     assert!(!dropped.load(Ordering::SeqCst));
 
-    // when its run is dropped, then the run drops the work and releases the lock
+    // when the run of this work is dropped, then the run drops the work and releases the lock
     drop(run);
     assert!(dropped.load(Ordering::SeqCst));
     world.is_quiet(AT_ONCE, "a dropped run").await;
 }
 
-/// Drops the operation on a semaphore with two permits at each of its awaits. Both permits are
-/// free, or another client has one. The store replies, or does not reply.
+/// Drops `operation` on a semaphore with two permits at each await of the operation. Both permits
+/// are free, or another client has one of them. The store replies, or does not reply.
 async fn permits_come_back<T>(operation: impl AsyncFn(&Semaphore) -> T) {
     for (taken, stalled) in [(false, false), (true, false), (false, true), (true, true)] {
         let cuts = at_every_await(async |cut| {

@@ -116,7 +116,7 @@ async fn claim_of_a_hanging_worker_ends_after_max_hold() {
     assert_eq!(second.lost().await, LostReason::MaxHold);
     assert_eq!(start.elapsed(), secs(100));
     let is_late = |it: &Release| matches!(it, Release::NotHeld { reason: LostReason::MaxHold, .. });
-    // `done` reports the loss, and gives the element back at once.
+    // `done` reports the loss, and the element goes back at once.
     assert!(is_late(&second.done().await.unwrap()));
     let next = timeout(AT_ONCE, next).await.expect("a worker claims at once").unwrap().unwrap();
     assert_eq!(next.value(), "b");

@@ -115,7 +115,8 @@ async fn dropped_candidate_leaves_the_election() {
     assert_eq!(one.leader().await.unwrap(), None);
 }
 
-/// The acquisition and the record are two requests. A candidate may be dropped between them.
+/// The acquisition and the record are two requests. A candidate may be dropped between the two
+/// requests.
 #[tokio::test(start_paused = true)]
 async fn candidate_dropped_between_lock_and_record_does_not_lead() {
     let (store, [one, _]) = two();

@@ -1,4 +1,4 @@
-//! Fenced writes to a real Redis, which a plain client of the crate `redis` sends.
+//! Fenced writes that a plain client of the crate `redis` sends to a real Redis.
 
 use crate::common::{client, hash, keys, stopped_and_next};
 use leasehold::fence::{
@@ -70,8 +70,8 @@ async fn fence_rejects_the_late_write_of_a_stopped_holder() {
     let (mut a, mut b) = (Plain::of(&server), Plain::of(&server));
     assert_eq!(b.pass::<String>(&set(TOTAL, "15", next)), "OK");
 
-    // when the paused holder continues and writes late, then the fence rejects it and nothing is
-    // written
+    // when the paused holder continues and writes late, then the fence rejects the write and
+    // nothing is written
     let late = set(TOTAL, "11", stopped);
     let reply = a.send::<String>(&late).unwrap();
     let stale = late.read(reply).unwrap_err();
@@ -203,7 +203,7 @@ fn invalid_fence_is_an_error_and_writes_nothing() {
     is_wrong_type(&plain.refusal(&set(TOTAL, "16", 7)));
     assert_eq!(server.command(&["LRANGE", FENCE, "0", "-1"]).texts(), ["1"]);
 
-    // or whose text is not a token
+    // or a fence whose text is not a token
     for text in ["", "1e+15", "-1", "07", " 7", "7.0", "0x7", "x", "100000000000000000000"] {
         server.command(&["SET", FENCE, text]);
         let refusal = plain.refusal(&set(TOTAL, "16", 7)).to_string();
@@ -225,7 +225,7 @@ fn guarded_script_sees_only_its_own_keys_and_arguments() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
 
-    // when it is run behind a fence
+    // when the script runs behind a fence
     let call = script(text, ["{a}1", "{a}2"], ["x", "y", "z"], 7).unwrap();
     let seen: (u32, u32, String) = plain.pass(&call);
 
@@ -252,7 +252,7 @@ fn fenced_script_may_return_any_reply() {
         let reply = plain.send::<redis::Value>(&call).unwrap();
         assert_eq!(call.read(reply), Ok(None), "{text}");
     }
-    // An error replaces the whole reply. Within a list, a client might read it as a value.
+    // An error replaces the whole reply. Within a list, a client might read the error as a value.
     let call = script("return redis.error_reply('MINE no')", ["a"], [""; 0], 7).unwrap();
     let reply = server.command(&["EVAL", call.source(), "2", "a", "leasehold_fence:{a}", "7"]);
     assert_eq!(reply.error(), "MINE no");
@@ -337,8 +337,8 @@ fn newest_of_many_concurrent_writes_stays() {
     assert_eq!(get(&server, TOTAL), "399");
 }
 
-/// Without a raised counter, receivers reject every new holder until the tokens of new holds are
-/// higher than those that receivers have seen.
+/// If the counter is not raised, receivers reject each new holder until its token is higher than
+/// the highest token that they have seen.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_token_counter_is_raised_above_tokens_of_receivers() {
     const COUNTER: &str = "redisson_lock_token:{orders:42}";

@@ -127,8 +127,8 @@ fn stale_update_is_rejected_after_a_newer_transaction() {
         newer.tell(&format!("BEGIN; {}", executed(&orders.update, 15, 2)));
         orders.until_one("state = 'idle in transaction'");
 
-        // when an older hold writes meanwhile, then it waits for the commit, checks the token
-        // again, and is rejected
+        // when an older hold writes meanwhile, then its write waits for the commit, checks the
+        // token again, and is rejected
         thread::scope(|scope| {
             let older = scope.spawn(|| write(&orders, 11, 1));
             orders.until_one("wait_event_type = 'Lock'");

@@ -1,11 +1,11 @@
 //! Clients of a server that replies wrongly at random, with random settings.
 //!
-//! A seed decides how the server changes each of its replies: it repeats, delays, omits, splits or
-//! corrupts a reply, sends another one, or sends bytes without an end. Despite these faults, every
-//! call ends in time, nothing panics, and no error contains the password. When the replies are
-//! correct again, the client works again.
+//! A seed decides how the server changes each of its replies. The server repeats, delays, omits,
+//! splits or corrupts a reply, sends another reply instead, or sends bytes without an end. Despite
+//! these faults, every call ends in time, nothing panics, and no error contains the password. When
+//! the replies are correct again, the client works again.
 //!
-//! `make fuzz SEEDS=n` runs n seeds, and `make fuzz SEED=x` repeats one.
+//! `make fuzz SEEDS=n` runs n seeds, and `make fuzz SEED=x` repeats the seed x.
 
 mod common;
 
@@ -78,8 +78,8 @@ enum Fault {
     Late,
     Long,
     Split,
-    // The faults from here on may make a client read a reply as the reply to another request, or
-    // read another meaning in it.
+    // With the following faults, a client may read a reply as the reply to another request, or may
+    // misread a reply.
     Foreign,
     Missing,
     Spoilt,
@@ -117,7 +117,7 @@ impl Fault {
             Self::Late => vec![(pause, output)],
             Self::Long => vec![at_once(too_long(random)), at_once(output)],
             Self::Split => output.chunks(random.usize(1..5)).map(|it| (ms(1), it.into())).collect(),
-            // A server that does not know `HELLO` may repeat its text in the error.
+            // A server that does not know `HELLO` may repeat the text of the request in its error.
             Self::Foreign if nth == 0 && random.bool() => vec![at_once(echo())],
             Self::Foreign if random.u8(..8) == 0 => flood(&foreign(random)),
             Self::Foreign => vec![at_once(foreign(random))],
@@ -158,7 +158,7 @@ fn echo() -> Vec<u8> {
     format!("{words} 'default' '{PASSWORD}' \r\n").into()
 }
 
-/// As many replies as this machine can send without harm to its other work.
+/// 400 times 4 kB of replies, 2 ms apart. A faster flood would slow down other tests.
 fn flood(word: &[u8]) -> Vec<(Duration, Vec<u8>)> {
     vec![(ms(2), word.repeat(4_096 / word.len())); 400]
 }
@@ -205,8 +205,8 @@ impl Run {
         let (switch, dice) = (Arc::clone(&lies), Mutex::new(random.fork()));
         let tampering = TamperingProxy::before(redis.port(), move |message: ServerMessage<'_>| {
             let random = &mut *dice.lock().unwrap();
-            // A login consists of many replies. With as many faults as later, it would hardly ever
-            // succeed.
+            // A login consists of many replies. With the fault rate of later replies, a login would
+            // hardly ever succeed.
             let seldom = if message.nth < 10 { 60 } else { 6 };
             let lies = switch.load(Ordering::SeqCst) && random.u8(..seldom) == 0;
             let faults = if honest { &Fault::HONEST[..] } else { &Fault::ALL[..] };
@@ -352,7 +352,7 @@ fn duration(random: &mut Rng) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_durations_are_kept_or_refused_and_none_panics() {
+async fn any_duration_works_or_is_refused_without_a_panic() {
     let (mut granted, mut refused) = (0, 0);
     for seed in seeds(FEW).flat_map(|seed| 10 * seed..10 * (seed + 1)) {
         let client = Client::in_memory();

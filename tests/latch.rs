@@ -87,12 +87,15 @@ async fn wait_for_a_latch_times_out_while_it_is_closed() {
     let three = [(); 3].map(|()| latch.wait_within(millis(500)));
     for error in join_all(three).await.into_iter().map(Result::unwrap_err) {
         assert!(error.is_busy());
-        assert_eq!(error.to_string(), "timed out after 500ms waiting for `start`");
+        assert_eq!(
+            error.to_string(),
+            "timed out after 500ms waiting for `start`; retry later, or use a longer timeout"
+        );
     }
     assert_eq!(start.elapsed(), millis(500));
     assert!(matches!(latch.wait_within(Duration::ZERO).await, Err(Error::Duration(_))));
 
-    // and a waiter whose timeout is longer than the latch stays closed passes
+    // and a waiter with a longer timeout passes when the latch opens
     let waiter = tokio::spawn({
         let latch = latch.clone();
         async move { latch.wait_within(millis(550)).await }

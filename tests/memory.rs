@@ -148,7 +148,7 @@ mod lose {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn memory_store_lose_returns_whether_the_lock_was_held() {
+    async fn memory_store_reports_whether_it_lost_a_held_lock() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         assert!(!store.lose("door"));
@@ -197,7 +197,7 @@ mod lose {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn memory_store_lose_returns_false_for_an_invalid_name() {
+    async fn memory_store_loses_nothing_for_an_invalid_name() {
         assert!(!MemoryStore::new().lose(""));
     }
 }
@@ -439,7 +439,7 @@ async fn error_keeps_its_source() {
     store.stall();
     let error = lock.holder().await.unwrap_err();
     let output = "Redis unavailable for `door`: timed out after 3s; the request may have been \
-                  executed";
+                  executed, so check the data before repeating a change";
     assert_eq!(error.to_string(), output);
     assert!(error.is_transient());
     assert_eq!(error.source().unwrap().to_string(), "timed out after 3s");
@@ -520,13 +520,13 @@ async fn readers_of_one_hold_share_its_acknowledgements() {
     let prices = Client::with_store(&store).read_write_lock("prices").unwrap();
     let read = prices.read().local_handoff(9, secs(60));
     let one = read.acquire().await.unwrap();
-    // A task that requires replicas asks for their acknowledgement of the shared hold.
+    // A task that requires replicas requests their acknowledgement of the shared hold.
     let kept = read.clone().replicated(Replicas::at_least(1));
     assert!(matches!(kept.acquire().await, Err(Error::NotReplicated { .. })));
     assert!(one.is_held() && one.count() == 1);
     store.set_replicas(1);
     let two = kept.acquire().await.unwrap();
-    // The hold already has its acknowledgements: the next task needs no new ones.
+    // The hold already has its acknowledgements, so the next task needs no further acknowledgement.
     store.set_replicas(0);
     let three = kept.acquire().await.unwrap();
     assert_eq!((one.owner(), two.owner()), (three.owner(), three.owner()));

@@ -34,7 +34,7 @@ fn value(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
 
 const SOON: Duration = Duration::from_millis(100);
 
-/// Uses two clients such that the recorder gets a value of most metrics.
+/// Uses two clients, so that the recorder receives values of most metrics.
 async fn everything() {
     let store = MemoryStore::new();
     let [client, other] = [(); 2].map(|()| Client::with_store(&store));
@@ -153,9 +153,9 @@ fn stats_and_recorder_use_the_same_names() {
     let recorded = families(&page_of(everything));
     let counted = families(&Client::in_memory().stats().prometheus());
     let only_counted: Vec<_> = counted.difference(&recorded).map(|(name, _)| &**name).collect();
-    // Only `stats` has these three metrics here. The recorder never has a metric of reconnects, but
-    // has one of lost connections. The other two metrics are missing because `everything` causes no
-    // event of them.
+    // Only `stats` has these three metrics. Instead of reconnects, the recorder counts lost
+    // connections. The recorder lacks the other two metrics, because `everything` causes none of
+    // their events.
     let expected = [
         "leasehold_reconnects_total",
         "leasehold_release_abandoned_total",

@@ -303,8 +303,8 @@ async fn multi_locks_with_members_in_a_ring_make_progress() {
     timeout(secs(60), tasks.join_all()).await.unwrap();
 }
 
-/// A client that ignores the order holds "b" and waits for "a". The multi-lock holds "a" and waits
-/// for "b".
+/// A client that ignores the order of members holds "b" and waits for "a". The multi-lock holds "a"
+/// and waits for "b".
 #[tokio::test(start_paused = true)]
 async fn multi_lock_does_not_deadlock_with_locks_in_opposite_order() {
     let world = World::new();
@@ -321,7 +321,7 @@ async fn multi_lock_does_not_deadlock_with_locks_in_opposite_order() {
     assert!(timeout(secs(1), waiter).await.unwrap().unwrap().is_held());
 }
 
-/// At each member, four other clients always queue, and each of them holds for 20 ms.
+/// Four other clients always queue at each member. Each of them holds the member for 20 ms.
 #[tokio::test(start_paused = true)]
 async fn multi_lock_acquires_while_other_clients_queue_at_each_member() {
     let store = MemoryStore::new();

@@ -45,7 +45,7 @@ impl World {
         Self { store, one, other, clients }
     }
 
-    /// The owner of a request of the first client. `number` is the number of the request; request 1
+    /// The owner of a request of the first client. `number` is the number of the request. Request 1
     /// has set the permits.
     fn question(&self, number: u32) -> String {
         format!("{}:{number}", self.clients[0].id())
@@ -172,7 +172,10 @@ async fn permit_timeout_error_names_the_semaphore() {
         .map(|permits| tokio::spawn(async move { permits.acquire_within(secs(2)).await }));
     for error in [first.await.unwrap().unwrap_err(), second.await.unwrap().unwrap_err()] {
         assert!(error.is_busy(), "{error}");
-        assert_eq!(error.to_string(), "timed out after 2s waiting for `printers`");
+        assert_eq!(
+            error.to_string(),
+            "timed out after 2s waiting for `printers`; retry later, or use a longer timeout"
+        );
     }
     assert_eq!(begun.elapsed(), secs(2));
     release_guard(guard).await;

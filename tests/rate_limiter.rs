@@ -1,5 +1,5 @@
-//! The rate limiter and the throttle, on the store in memory and in virtual time. The tests of the
-//! first part are those of Redisson.
+//! The rate limiter and the throttle, on the store in memory and in virtual time. The first part
+//! contains the tests of Redisson.
 
 use std::{future::Future, time::Duration};
 
@@ -213,8 +213,8 @@ async fn tasks_get_permits_in_order() {
     let limiter = limiter(4, secs(1)).await;
     limiter.acquire(4).await.unwrap();
     let (large, small) = (waiting(&limiter, 4).await, waiting(&limiter, 1).await);
-    // The first waiter is `large`. No other task overtakes it, and the client rejects these calls
-    // without a request.
+    // The first waiter is `large`. No other task overtakes `large`, so the client rejects these
+    // calls without a request.
     assert!(retry_after(limiter.try_acquire(1).await) > millis(990));
     assert!(retry_after(limiter.acquire_within(1, millis(500)).await) > millis(990));
     sleep(millis(1_050)).await;

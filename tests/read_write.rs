@@ -1,5 +1,5 @@
-//! The read-write lock in virtual time: shared holds, the order of readers and writers, the limits
-//! of a writer's preference.
+//! The read-write lock in virtual time: shared holds, the order of readers and writers, and the
+//! limits of the preference of writers.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn read_hold_is_shared_for_the_local_handoff_time() {
     sleep(Duration::from_millis(2)).await;
     let third = prices.read().acquire().await.unwrap();
     assert_ne!(first.owner(), third.owner());
-    // A lock with the setting 0 never shares a hold.
+    // A lock whose `local_handoff` is 0 never shares a hold.
     let alone = prices.read().local_handoff(0, Duration::ZERO).acquire().await.unwrap();
     assert_ne!(alone.owner(), prices.read().acquire().await.unwrap().owner());
 }
@@ -121,7 +121,7 @@ async fn waiting_writer_precedes_later_readers() {
         assert!(here.read().try_acquire().await.unwrap().is_none() || !same_client);
         let late = tokio::spawn({
             let here = here.clone();
-            // This reader shares no hold. It sends its own request.
+            // This reader shares no hold, and sends its own request.
             async move { here.read().local_handoff(0, Duration::ZERO).acquire().await.unwrap() }
         });
         sleep(SOON).await;
@@ -175,7 +175,7 @@ async fn reader_yields_for_ten_seconds_at_most() {
     sleep(Duration::from_millis(50)).await;
     let start = Instant::now();
     let second = here.read().acquire().await.unwrap();
-    // The ten seconds begin when the writer comes.
+    // The ten seconds begin when the writer begins to wait.
     assert!(start.elapsed() >= Duration::from_millis(9_900), "{:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_millis(10_100), "{:?}", start.elapsed());
     drop((first, second));

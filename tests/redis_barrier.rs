@@ -1,5 +1,4 @@
-//! The barrier and the double barrier on a real server: its keys and messages, faults, and
-//! deployments.
+//! The barrier and the double barrier on a real server: keys and messages, faults, and deployments.
 
 use futures_util::future::join_all;
 use leasehold::{Arrived, Barrier, Client, DoubleBarrierGuard, Error, Release, Result};
@@ -129,7 +128,7 @@ async fn members_arrive_again_after_a_restart_without_data() {
     join_all(members.map(passes)).await;
 }
 
-/// Two members, of two clients of `url`, pass the barrier several times.
+/// Lets four members of two clients of `url` pass the barrier several times.
 async fn passes_on(url: &str) {
     let [one, other] = [Client::connect(url).await.unwrap(), Client::connect(url).await.unwrap()];
     let barriers = [one, other].map(|it| it.barrier("app:phase", 4).unwrap());
@@ -143,8 +142,8 @@ async fn passes_on(url: &str) {
     }
 }
 
-/// The waiting client has no permission to subscribe, so it polls. Its next request comes seconds
-/// later, when the lease of the other member's request has ended.
+/// The waiting client has no permission to subscribe, so it polls. This client sends its next
+/// request seconds later, when the lease of the other member's request has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_member_stays_inside_after_the_lease_of_the_opener() {
     let redis = Redis::start();
@@ -172,7 +171,7 @@ async fn inside(clients: &[Client; 2], name: &str) -> [DoubleBarrierGuard; 2] {
     [one.unwrap(), other.unwrap()]
 }
 
-/// Two members, of two clients of `url`, enter and leave several times.
+/// Lets two members of two clients of `url` enter and leave several times.
 async fn enters_on(url: &str) {
     let clients = [Client::connect(url).await.unwrap(), Client::connect(url).await.unwrap()];
     for _ in 0..5 {
@@ -207,7 +206,7 @@ async fn members_inside_are_a_sorted_set_until_the_last_member_leaves() {
     assert!(!keys(&redis).contains(&INSIDE.to_owned()));
 }
 
-/// The process of a member dies, and with it the watchdog that renews the member.
+/// The process of a member dies, so nothing renews the lease of the member.
 #[tokio::test(flavor = "multi_thread")]
 async fn member_that_died_inside_leaves_when_its_lease_ends() {
     let redis = Redis::start();

@@ -34,7 +34,7 @@ fn java_pushes(redis: &Redis, elements: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn elements_have_the_format_of_redisson_and_claims_their_own() {
+async fn elements_match_redisson_and_claims_have_their_own_keys() {
     let redis = Redis::start();
     let jobs = queue(&redis).await;
     let mut listener = Listener::to(&redis, CHANNEL);
@@ -105,8 +105,8 @@ async fn lost_replies_lose_and_repeat_no_element() {
     assert_eq!(claim.done().await.unwrap(), Release::Released);
     assert_eq!((counts(&jobs).await, proxy.lost_replies()), ((0, 0), 4));
 
-    // If the claim no longer exists, a repeated `done` returns the same result as the first, whose
-    // reply is lost.
+    // If the claim no longer exists, a repeated `done` returns the same result as the first `done`,
+    // whose reply was lost.
     jobs.push("b").await.unwrap();
     let claim = jobs.claim().await.unwrap();
     redis.command(&["DEL", CLAIMS, CLAIMANTS]);
@@ -116,8 +116,8 @@ async fn lost_replies_lose_and_repeat_no_element() {
     assert_eq!(proxy.lost_replies(), 5);
 }
 
-/// A worker may end at the error. A reply with a long element would end the connection, which all
-/// callers share.
+/// An unreadable element must not stay at the head, because each worker would fail again. A reply
+/// with a long element would end the connection of all callers.
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_elements_are_in_a_list_of_their_own() {
     let redis = Redis::start();
@@ -125,7 +125,7 @@ async fn unreadable_elements_are_in_a_list_of_their_own() {
     java_pushes(&redis, &["x", &long, "7"]);
     let numbers = client(&redis).await.queue::<u32>("jobs").unwrap();
     assert!(matches!(numbers.claim().await, Err(Error::Codec { .. })));
-    // Once, the error was `Refused`, unlike that of a map or a set.
+    // Former bug: the error was `Refused`, unlike the error of a map or a set.
     let error = numbers.claim().await.unwrap_err();
     assert!(matches!(error, Error::ValueTooLong { most: 100_000, .. }), "{error}");
     assert!(
@@ -156,8 +156,8 @@ async fn denied_commands_lose_no_element() {
     assert!(matches!(wrong, Err(Error::WrongType { .. })), "{wrong:?}");
 }
 
-/// Once, a denied HDEL left an element in the queue and among the claims, and each further request
-/// added a copy. A denied LPOP did so with a long element.
+/// Former bug: a denied HDEL left an element in the queue and among the claims, and each further
+/// request added a copy. A denied LPOP did the same with a long element.
 #[tokio::test(flavor = "multi_thread")]
 async fn denied_removal_copies_no_element() {
     let redis = Redis::start();
@@ -193,7 +193,7 @@ async fn denied_removal_copies_no_element() {
     assert_eq!((claim.value().as_str(), list("jobs").texts()), ("a", vec!["b", "c", "d"]));
 }
 
-/// Workers are killed, and so cannot clean up. A killed worker repeats at most one job.
+/// Killed workers cannot clean up. Each kill repeats at most one job.
 #[test]
 fn killed_workers_lose_no_element() {
     let redis = Redis::start();

@@ -19,14 +19,14 @@ async fn lasting_hold_publishes_its_client_info_by_one_set_command() {
     let key = format!("leasehold_client__info:{{{}}}", holder.id());
     sleep(secs(4)).await;
 
-    // given a hold whose keys are those of Java, and one more key with the client info
+    // given a hold with the keys of a Java hold, and one more key with the client info
     assert_eq!(keys(&redis), ["door", &key]);
     assert!((20_000..=30_000).contains(&pttl(&redis, &key)));
     let owner = guard.owner().to_string();
     assert_eq!(hash(&redis, "door"), [(owner, "1".to_owned())]);
     assert_eq!(redis.calls().of("set"), 1);
 
-    // then another client can read the client info, and so can an operator
+    // then another client and an operator can read the client info
     let owner = other.lock("door").unwrap().holder().await.unwrap().unwrap().owner().clone();
     let info = other.client_info(&owner).await.unwrap().unwrap();
     assert_eq!((&*info.application, &*info.version, info.pid), ("orders", "1.4.2", process::id()));
@@ -67,7 +67,7 @@ async fn client_without_permission_holds_but_publishes_no_info() {
 }
 
 /// Lets an acquisition time out. Returns its error, the number of requests for client info, and the
-/// time that it took.
+/// duration of the call.
 async fn timed_out(redis: &Redis, client: &Client, timeout: Duration) -> (Error, u64, Duration) {
     let lock = client.lock("door").unwrap();
     let (before, since) = (redis.calls().of("getrange"), Instant::now());
@@ -101,7 +101,7 @@ async fn timeout_error_names_the_process_and_reason_of_the_holder() {
         (Some("nightly\nclose"), process::id())
     );
 
-    // a client that publishes nothing sends no such request
+    // a client that publishes no client info sends no request for client info
     let (error, requests, _) = timed_out(&redis, &plain, secs(2)).await;
     let Error::TimedOut { holder: Some(found), .. } = &error else { panic!("{error}") };
     assert_eq!((found.client(), requests), (None, 0));

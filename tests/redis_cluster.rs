@@ -205,7 +205,8 @@ async fn wrong_password_or_a_standalone_server_fails_at_once() {
     assert!(matches!(&wrong, Error::Connect { permanent: true, .. }), "{wrong}");
     assert!(wrong.to_string().contains("redis://"), "{wrong}");
 
-    // and also if the user may not read the topology. Former bug: the error was then only `NOPERM`
+    // and the error is the same if the user may not read the topology. Former bug: the error was
+    // only `NOPERM`
     alone.user("narrow", &["~*", "&*", "+@all", "-cluster"]);
     let narrow = Client::builder().credentials("narrow", "secret");
     let wrong = narrow.connect(&url).await.unwrap_err();
@@ -232,7 +233,7 @@ async fn unreachable_node_of_the_url_is_logged() {
     );
 }
 
-/// Creates a user on every node. It has all permissions.
+/// Creates a user with all permissions on every node.
 fn with_user(cluster: &Cluster) {
     cluster.user("door", ALL);
 }
@@ -289,7 +290,7 @@ async fn error_names_a_rejecting_node_and_other_nodes_keep_working() {
         "{findings:?}"
     );
 
-    // until the nodes accept the login
+    // when the nodes accept the login again, the client acquires
     with_user(&cluster);
     for node in [missing, other_password] {
         let lock = client.lock(cluster.key_on(node, NAME)).unwrap();
@@ -392,7 +393,8 @@ async fn error_names_a_missing_permission_for_the_topology() {
     assert!(matches!(&refused, Error::Connect { permanent: true, .. }), "{refused:?}");
     assert!(refused.to_string().contains("NOPERM"), "{refused}");
 
-    // without permission for `CLUSTER NODES`, which has the epoch of the topology, the client works
+    // without permission for `CLUSTER NODES`, which returns the epoch of the topology, the client
+    // works
     cluster.user("narrow", &["~*", "&*", "+@all", "-cluster|nodes"]);
     let client = as_user(&cluster, "narrow").await;
     release_guard(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
@@ -483,13 +485,13 @@ async fn node_with_a_wrong_certificate_is_refused() {
     let other = tls().start();
     let trusting = || Client::builder().ca_certificates(cluster.ca_pem()).connect_timeout(secs(2));
 
-    // a node of the URL
+    // the client refuses a node of the URL
     let nodes = cluster.nodes();
     let strange = crate::common::by_another_name(nodes[0].tls_port()).await;
     let refused = trusting().connect(&format!("rediss-cluster://{strange}")).await.unwrap_err();
     assert!(refused.to_string().contains("not valid for name"), "{refused}");
 
-    // or a node that other nodes announce
+    // and a node that other nodes announce
     let url = format!("rediss-cluster://127.0.0.1:{}", nodes[0].tls_port());
     let results = format!("127.0.0.1:{}", nodes[1].tls_port());
     let name = cluster.key_on(&nodes[1], NAME);
@@ -526,8 +528,7 @@ async fn errors_and_debug_show_no_password() {
 /// Nodes in containers announce addresses that are not reachable from outside.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_reached_by_translated_addresses() {
-    // given nodes that are not reachable at the addresses that they announce, but at other
-    // addresses
+    // given nodes that are reachable only at other addresses than they announce
     let cluster = Cluster::options().replicas(0).links().start();
     let doors = cluster.links().client("outside");
     for node in cluster.links().names().iter().filter(|name| *name != "outside") {
@@ -552,7 +553,7 @@ async fn nodes_are_reached_by_translated_addresses() {
 }
 
 /// Former bug: the client translated the address of each node only once. If a node moved, and
-/// announced the same address as before, it stayed unreachable for ever.
+/// announced the same address as before, the node stayed unreachable for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn moved_node_is_resolved_again() {
     let cluster = three_masters();
@@ -577,8 +578,8 @@ async fn moved_node_is_resolved_again() {
     assert!(after.connections() > 0);
 }
 
-/// Former bug: the client called the function while it had locked an internal mutex. A request from
-/// within the function needs this mutex, so the request waited for ever.
+/// Former bug: the client called the translation function while it had locked an internal mutex. A
+/// request from within the function needs this mutex, so the request waited for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn translation_that_calls_its_client_blocks_no_call() {
     let cluster = three_masters();
@@ -731,8 +732,8 @@ async fn resumed_old_primary_is_ignored() {
 
 // Requests for the topology.
 
-/// Starts proxies before all nodes of `cluster` that delay each reply by `rtt`, and a client that
-/// uses them.
+/// Starts a proxy for each node of `cluster`, and a client that uses these proxies. Each proxy
+/// delays each reply by `rtt`.
 async fn far_client(cluster: &Cluster, rtt: Duration) -> (Vec<Proxy>, Client) {
     let nodes = cluster.nodes();
     let ways: Vec<_> = nodes.iter().map(|node| Proxy::before(node.port())).collect();
@@ -800,7 +801,8 @@ async fn client_opens_no_connections_when_nodes_reply_late() {
     assert!(asked <= 30, "{asked}");
 }
 
-/// Former bug: as long as a task waited, each client asked all surviving nodes five times a second.
+/// Former bug: as long as a task waited, each client sent five requests a second to all surviving
+/// nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_asks_rarely_for_the_topology_in_an_outage() {
     let options = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -822,8 +824,8 @@ async fn client_asks_rarely_for_the_topology_in_an_outage() {
 
 // Migrating slots.
 
-/// Tasks of two clients that acquire one name repeatedly, and check that no other task holds at the
-/// same time.
+/// Tasks of two clients that acquire one name repeatedly, and check that no other task holds the
+/// lock at the same time.
 struct Load {
     stop: Arc<AtomicBool>,
     entered: Arc<AtomicU64>,
@@ -871,7 +873,7 @@ impl Load {
         eventually("the tasks have 20 more holds", PATIENCE, || self.entered() >= before + 20);
     }
 
-    /// Stops the tasks. Returns the longest wait of any of them.
+    /// Stops the tasks. Returns the longest wait of any task.
     async fn ends(self) -> Duration {
         self.stop.store(true, Ordering::SeqCst);
         let all = within(PATIENCE, "all tasks end", join_all(self.tasks)).await;
@@ -992,7 +994,7 @@ async fn waiters_at_the_old_node_are_woken_when_their_key_moves() {
     moving.close();
 }
 
-/// A request with several keys waits until all of them are on the new node.
+/// A request with several keys waits until all of these keys are on the new node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn request_waits_until_its_keys_are_on_one_node() {
     let cluster = three_masters();
@@ -1018,8 +1020,9 @@ async fn request_waits_until_its_keys_are_on_one_node() {
     assert_eq!(pool.available().await.unwrap(), 2);
 }
 
-/// Former bug: the script removed the last expired member, and with it the key. The old owner of a
-/// migrating slot rejects reads of a key that it does not have, so a new waiter received an error.
+/// Former bug: the script removed the last expired member, and so Redis deleted the key. The old
+/// owner of a migrating slot rejects reads of a key that it does not have, so a new waiter received
+/// an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn expired_permits_are_free_after_a_slot_move() {
     let cluster = three_masters();
@@ -1097,7 +1100,7 @@ async fn circular_redirects_end_with_an_error() {
     let slot = Cluster::slot_of(NAME).to_string();
     let [from_id, to_id] =
         [&from, &to].map(|it| it.command(&["CLUSTER", "MYID"]).text().to_owned());
-    // each of the two nodes redirects to the other one
+    // each of the two nodes redirects to the other node
     from.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
     to.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &from_id]);
     let before = from.calls();

@@ -20,7 +20,8 @@ use tokio::{
 };
 
 /// Within this time, every client acquires again, even on a busy machine. The time is long because
-/// a new primary may not have received a release. It then keeps the lock until the lease ends.
+/// a new primary may not have received a release. The new primary then keeps the lock until the
+/// lease ends.
 const BOUND: Duration = Duration::from_secs(60);
 
 /// A replica has the end of a lease from the last renewal that it received. So the lease must
@@ -30,7 +31,7 @@ const TTL: Duration = Duration::from_secs(24);
 const CLIENTS: usize = 3;
 const NAMES: usize = 9;
 
-/// A hold, and the time since which a second holder overlaps with it.
+/// A hold, and the time at which a second holder began to overlap with this hold.
 struct Inside {
     guard: Arc<LockGuard>,
     granted: Instant,
@@ -54,7 +55,8 @@ struct Referee {
     entered: Mutex<BTreeMap<(String, usize), u64>>,
     /// The names of holds that Redis lost.
     forgotten: Mutex<Vec<String>>,
-    /// The names of releases without a certain result, because their server was replaced meanwhile.
+    /// The names of locks whose release had no certain result, because the server was replaced
+    /// meanwhile.
     in_doubt: Mutex<Vec<String>>,
 }
 
@@ -116,7 +118,7 @@ impl Referee {
     }
 }
 
-/// Acquires `lock` repeatedly. It retries after transient errors.
+/// Acquires `lock` repeatedly. Retries after transient errors.
 async fn contends(lock: Lock, number: usize, referee: Arc<Referee>, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::SeqCst) {
         let guard = match lock.acquire().await {
@@ -142,7 +144,7 @@ async fn contends(lock: Lock, number: usize, referee: Arc<Referee>, stop: Arc<At
     }
 }
 
-/// Clients that contend for locks which require a replica, and for locks which do not.
+/// Clients that contend for locks which require a replica, and for locks which require no replica.
 struct Crowd {
     referee: Arc<Referee>,
     stop: Arc<AtomicBool>,
@@ -179,7 +181,7 @@ fn names(kind: &str) -> BTreeSet<String> {
     (0..NAMES).map(|number| format!("{kind}:{number}")).collect()
 }
 
-/// Returns those of `names` whose slot is on this node.
+/// Returns the `names` whose slot is on this node.
 fn on(cluster: &Cluster, node: &Redis, names: &BTreeSet<String>) -> BTreeSet<String> {
     names.iter().filter(|name| owner(cluster, name).port() == node.port()).cloned().collect()
 }
@@ -223,7 +225,7 @@ async fn replicated_locks_exclude_while_primaries_die() {
         // when a primary dies, and no replica has received its last grants
         let (alone, dead) = die_alone(&cluster, &master, &url).await;
 
-        // then the contenders continue that need no replica, or whose node is not affected. All
+        // then each contender continues if it needs no replica, or if its node is not affected. All
         // other contenders continue when their node has a replica again
         let alone_suffice: BTreeSet<_> = all.difference(&replicated).cloned().collect();
         let elsewhere = all.difference(&its).cloned().collect();
@@ -235,8 +237,8 @@ async fn replicated_locks_exclude_while_primaries_die() {
         let all_took = crowd.referee.all_continue(&all).await;
         println!("after a promotion all go on in {took:?}, with replicas again in {all_took:?}");
 
-        // and only grants without an acknowledgement were lost. Their locks may have had two
-        // holders until the client of the first holder noticed the loss
+        // and only grants without an acknowledgement were lost. The locks of these grants may have
+        // had two holders until the client of the first holder noticed the loss
         let forgotten = std::mem::take(&mut *crowd.referee.forgotten.lock().unwrap());
         let may_be = |name: &String| plain.contains(name) && its.contains(name);
         assert!(forgotten.iter().all(may_be), "{forgotten:?}");

@@ -1,6 +1,6 @@
-//! Very many holds and waiting tasks of one client of a cluster. The test measures the cost of
-//! each, and checks that none is lost and that nothing is left behind. `make limits NUMBER=n` uses
-//! n holds and n waiting tasks.
+//! Very many holds and waiting tasks of one client of a cluster. The test measures the cost of each
+//! hold and task, and checks that none is lost. It also checks that no connection and no key
+//! remains. `make limits NUMBER=n` uses n holds and n waiting tasks.
 
 mod common;
 
@@ -29,19 +29,19 @@ const FEW: usize = 4_000;
 /// How many locks a client acquires or releases at the same time.
 const AT_ONCE: usize = 256;
 
-/// The limit of one step with the largest number, on a busy machine.
+/// The limit of one step with the largest `NUMBER`, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// If a count does not change for this long, the test fails. A busy machine is slow, but makes
 /// progress.
 const STANDS_STILL: Duration = Duration::from_secs(60);
 
-/// A renewal is due after a third of the lease. It may be late by `LONGEST_LAG`.
+/// A renewal is due after a third of the lease, and may be late by `LONGEST_LAG`.
 const TTL: Duration = Duration::from_secs(30);
 const LONGEST_LAG: Duration = Duration::from_secs(10);
 
-/// The limit for the memory of one hold or waiter. It is far more than needed, because allocators
-/// keep some memory.
+/// The limit for the memory of one hold or waiter. The limit is far higher than needed, because
+/// allocators keep some memory.
 const MOST_BYTES: u64 = 16 * 1_024;
 
 /// The number in an environment variable, if it is set.
@@ -105,7 +105,7 @@ async fn until(what: &str, all: usize, count: impl Fn() -> usize + Clone + Send 
     }
 }
 
-/// The number of channels of all nodes that have a subscriber.
+/// The number of channels with a subscriber, on all nodes together.
 fn channels(nodes: &[Arc<Redis>]) -> usize {
     let received = |line: &str| {
         let (kind, count) = line.split_once("_channels:")?;

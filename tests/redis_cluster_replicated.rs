@@ -136,7 +136,7 @@ async fn concurrent_replicated_locks_share_the_requests_of_a_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_grant_can_be_replicated_in_a_cluster() {
+async fn every_kind_of_grant_can_be_replicated_in_a_cluster() {
     let cluster = Cluster::start();
     let client = built(&cluster, Client::builder().replicated(ONE)).await;
     let tagged = |kind: &str| format!("{{{NAME}}}:{kind}");
@@ -269,8 +269,8 @@ async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {
     let client = client(&cluster).await;
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
     let [of_from, of_to] = [&from, &to].map(|it| cluster.replicas_of(it).remove(0));
-    // The test stops the replica, and does not pause it. A Valkey server cannot move a slot while
-    // one of its replicas is paused.
+    // The test stops the replica instead of pausing it, because a Valkey server cannot move a slot
+    // while one of its replicas is paused.
     of_from.stop();
     let waits = granted_at(&from, lock(&client, NAME, ONE)).await;
     let moved = Arc::clone(&cluster);
@@ -283,7 +283,8 @@ async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {
     release_guard(guard).await;
 }
 
-/// The new node has the grant that the old node made, but the replica of the new node does not.
+/// The new node has the grant that the old node made, but the replica of the new node does not have
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replicas_of_a_node_that_has_lost_the_slot_do_not_count() {
     let cluster = Arc::new(Cluster::start());
@@ -313,7 +314,7 @@ async fn grants_of_a_migrating_slot_are_acknowledged_in_place() {
     let held = client.lock(&stays).unwrap().acquire().await.unwrap();
     let moving = cluster.moving(Cluster::slot_of(NAME), &to);
     moving.open();
-    // The client has a connection to the old node, and opens another one to the future owner.
+    // The client has a connection to the old node, and opens a connection to the future owner.
     let again = lock(&client, NAME, ONE).acquire().await.unwrap();
     assert!(has(&of_to, NAME) && !has(&of_from, NAME));
     assert!(has(&of_from, &stays));

@@ -1,5 +1,5 @@
-//! No waiter sleeps while a lock is free on a real Redis: during outages and rejections, at leases
-//! without renewal, at similar names, and behind futures that are not polled.
+//! No waiter on a real Redis sleeps while a lock is free. The tests cover outages, rejections,
+//! leases without renewal, similar names, and futures that are not polled.
 //!
 //! `redis_strangers.rs` tests invalid data in keys and channels. `redis_fairness.rs` tests the
 //! waits of each kind of waiter.
@@ -16,7 +16,7 @@ use leasehold::{Client, Lock, Release};
 use testkit::{Connection, Helper, Redis, eventually};
 use tokio::time::{Instant, sleep};
 
-/// How long each client of a chain holds.
+/// How long each client of a chain holds the lock.
 const HOLD: Duration = ms(20);
 
 fn door(client: &Client) -> Lock {
@@ -54,12 +54,12 @@ async fn waiter_queues_again_after_a_long_outage() {
     sleep(ms(2_500)).await;
     redis.start_again();
 
-    // then both acquire when the server is reachable again
+    // then both tasks acquire when the server is reachable again
     for waiting in crowd {
         within(SOON, "both waiters acquire", waiting).await.unwrap();
     }
 
-    // and the client queues for this name and for any other, as before the outage
+    // and the client queues for this name and for any other name, as before the outage
     for name in ["door", "window"] {
         hold_by_hand(&redis, name, "java:1", secs(60));
         let waiting = waiter(client.lock(name).unwrap());
@@ -94,7 +94,7 @@ async fn subscription_is_retried_when_a_busy_server_recovers() {
     for waiting in crowd {
         within(SOON, "both waiters acquire", waiting).await.unwrap();
     }
-    // and messages also wake the client for names that it waits for later
+    // and messages also wake the client when it later waits for other names
     hold_by_hand(&redis, "window", "java:1", secs(120));
     let waiting = waiter(client.lock("window").unwrap());
     until_it_queues(&redis, &client, "window");
@@ -187,8 +187,8 @@ async fn client_without_all_queue_channels_hides_no_redisson_waiter() {
         release_by_hand(&redis, "door");
         release_guard(entered(waiting).await).await;
 
-        // then these clients leave no subscription behind. Such a subscription would look like a
-        // Leasehold waiter, and hide a Redisson waiter
+        // then these clients leave no subscription behind. A remaining subscription would look like
+        // a Leasehold waiter, and hide a Redisson waiter
         until_no_subscribers(&redis);
         let chain = Chain::of(&redis, "door", HOLD).await;
         let mut java = Listener::to(&redis, &channel("door"));
@@ -242,7 +242,7 @@ async fn waiters_of_a_name_and_its_braced_form_queue_separately() {
         assert_eq!(subscribers(&redis, own), 1, "{own}");
     }
 
-    // when `{x}` is released as Redisson does it, then its waiter acquires at once
+    // when `{x}` is released as by Redisson, then the waiter for `{x}` acquires at once
     sleep(secs(1)).await;
     let released = Instant::now();
     redis.command(&["DEL", "{x}"]);
@@ -275,7 +275,7 @@ async fn reservation_ignores_waiters_of_similar_names() {
     let before = chain.granted();
     eventually("the tasks acquire 200 more times", secs(20), || chain.granted() > before + 200);
 
-    // then no message is for the waiter for `{x}` alone, and `x` is never reserved for it
+    // then no message wakes only the waiter for `{x}`, and `x` is never reserved for this waiter
     let lines = monitor.stop();
     let results = lines.iter().filter(|line| line.contains("PUBLISH") && line.contains(other.id()));
     assert_eq!(results.count(), 0);
@@ -392,7 +392,7 @@ async fn queue_entry_of_an_unpolled_future_blocks_less_than_a_second() {
     }
 }
 
-/// Starts a process that waits for `door`. Returns when it has its queue entry.
+/// Starts a process that waits for `door`. Returns when the process has its queue entry.
 fn waiting_process(redis: &Redis, place: usize) -> Helper {
     let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
     process.wait_for_line(|line| line == "waiting", secs(10));
@@ -432,7 +432,7 @@ async fn behind_paused(paused: usize, waited: Duration) -> Duration {
 async fn stopped_process_at_the_queue_head_delays_others_one_second() {
     for waited in [ms(0), ms(800), secs(4)] {
         let took = behind_paused(1, waited).await;
-        // The waiter was notified: its own timer would take longer.
+        // The waiter was notified, because its own timer takes longer.
         assert!(took < secs(2), "{waited:?}: {took:?}");
     }
 }
@@ -448,7 +448,7 @@ async fn waiter_behind_two_stopped_processes_acquires_by_its_timer() {
     }
 }
 
-// A server in trouble.
+// A read-only server.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn read_only_server_gets_few_renewal_requests_for_many_holds() {

@@ -13,7 +13,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// A server, a lock, and the client of the lock, which has used all of its scripts and connections.
+/// A server, a lock, and the client of the lock. The client has already used all of its scripts and
+/// connections.
 struct Setup {
     redis: Redis,
     client: Client,
@@ -152,7 +153,7 @@ async fn reentry_and_each_release_of_it_are_one_evalsha() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropped_guard_is_as_cheap_as_a_release() {
+async fn dropped_guard_sends_the_same_commands_as_a_release() {
     let t = Setup::new().await;
     let (sent, ()) = t
         .sent_during(async {
@@ -294,10 +295,10 @@ async fn thousand_local_waiters_share_one_subscription() {
     sleep(secs(5)).await;
     let calls = t.redis.calls().since(&before);
 
-    // Only one task sends requests. It sends them when it begins to wait, when it is subscribed and
-    // has its queue entry, and a quarter of a second later. After at least 2.25 s, it sends another
-    // request, in case a message was lost. In the few seconds of this test, these are at most 5
-    // requests, or 6 if the machine is very busy. One command subscribes to all channels.
+    // Only one task sends requests: when it begins to wait, when it is subscribed and has its queue
+    // entry, and a quarter of a second later. After at least 2.25 s, it sends another request, in
+    // case a message was lost. In the few seconds of this test, these are at most 5 requests, or 6
+    // if the machine is very busy. One command subscribes to all channels.
     assert_eq!(calls.of("subscribe"), 1, "{calls}");
     assert!((3..=6).contains(&calls.of("evalsha")), "{calls}");
     crowd.iter().for_each(JoinHandle::abort);
@@ -331,7 +332,7 @@ async fn thousand_local_waiters_cost_few_commands() {
     entered.into_iter().for_each(Result::unwrap);
 
     // then the tasks handed the lock off among themselves. The client released the lock after each
-    // ten milliseconds, which are many holds on any machine
+    // ten milliseconds, in which many tasks hold it on any machine
     let calls = t.redis.calls().since(&before);
     assert!(calls.of("evalsha") <= CROWD as u64 / 5, "{calls}");
     assert_eq!(of(&calls, &["subscribe"]), [0], "{calls}");

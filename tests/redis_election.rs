@@ -98,7 +98,7 @@ async fn redisson_holder_leads_without_a_value() {
     assert_eq!(leader.unwrap().owner(), leadership.owner());
 }
 
-/// For a hot standby, the time of a release is the time without a leader.
+/// For a hot standby, the duration of a release is a time without a leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_candidate_leads_as_soon_as_the_leader_steps_down() {
     const ROUNDS: u32 = 20;
@@ -214,7 +214,8 @@ async fn proclamation_whose_reply_is_lost_is_repeated() {
     steps_down(leadership).await;
 }
 
-/// Lets two clients of `url` lead one after the other, and checks that an observer sees both.
+/// Lets two clients of `url` lead one after the other, and checks that an observer sees both
+/// leaders.
 async fn leads_on(url: &str) {
     let [one, other] = [Client::connect(url).await.unwrap(), Client::connect(url).await.unwrap()];
     let [one, other] = [one, other].map(|it| it.election("app:scheduler").unwrap());

@@ -155,7 +155,7 @@ async fn subscribed_redisson_client_acquires_in_a_yield_window() {
     enters(&chain, "a Redisson client", 10, bound, enter).await;
 }
 
-/// Starts a task of its own that acquires the lock repeatedly, and holds it for `hold` each time.
+/// Starts a task that acquires the lock repeatedly, and holds it for `hold` each time.
 fn reacquires_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
     let lock = door(busy);
     let task = tokio::spawn(async move {
@@ -173,7 +173,7 @@ fn reacquires_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redisson_client_acquires_while_another_client_reacquires() {
-    // given a client with one task, which never waits and so never hands its lock off
+    // given a client whose only task acquires repeatedly, so that it never hands the lock off
     let redis = std::sync::Arc::new(Redis::start());
     let busy = client(&redis).await;
     let task = reacquires_at_once(&busy, ms(0));
@@ -201,7 +201,7 @@ async fn redisson_client_acquires_while_another_client_reacquires() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_that_reacquires_starves_no_polling_waiter() {
-    // After a release, the client leaves the lock free for a fiftieth of the time.
+    // After a release, the client leaves the lock free for 2 % of the time.
     let bound = secs(60);
     for hold in [ms(20), ms(60)] {
         let redis = Redis::start();
@@ -218,7 +218,7 @@ async fn client_that_reacquires_starves_no_polling_waiter() {
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_polling_client_acquires_in_a_yield_window() {
     // The waiter sends ten requests a second. Each of them finds the lock free with a probability
-    // of a fiftieth. One wait in 200,000 is longer than a minute.
+    // of 2 %. One wait in 200,000 is longer than a minute.
     let bound = secs(60);
     let redis = std::sync::Arc::new(Redis::start());
     let chain = Chain::of(&redis, "door", HOLD).await;
@@ -242,7 +242,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// Starts a task on `on` that acquires `lock`, and holds it until that runtime ends.
+/// Starts a task on `on` that acquires `lock`, and holds it until the runtime `on` ends.
 fn holds(on: &Runtime, lock: Lock) -> JoinHandle<()> {
     on.spawn(async move {
         let _guard = lock.acquire().await.unwrap();
@@ -267,7 +267,7 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
     let waiting = second.spawn(async move { lock.acquire().await });
     eventually("both waiters wait", SOON, || client.stats().waiting == 2);
 
-    // when the runtime of that waiter ends
+    // when the first runtime ends
     first.shutdown_background();
     eventually("the waiter of the first runtime has ended", SOON, || lost.is_finished());
 
@@ -281,7 +281,7 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
 
 #[test]
 fn waiters_continue_when_the_runtime_of_a_holder_ends() {
-    // given a hold on one runtime, a waiter on another one, and a waiter of another client
+    // given a hold on one runtime, a waiter on another runtime, and a waiter of another client
     let redis = Redis::start();
     let (home, first, second) = (runtime(), runtime(), runtime());
     let (shared, other) = home.block_on(async { (client(&redis).await, client(&redis).await) });
@@ -370,7 +370,7 @@ fn hold_whose_loss_is_awaited_is_renewed_without_its_runtime() {
     let redis = Redis::start();
     let Bereft { on, guard, _home, client: _client } = Bereft::of(&redis);
 
-    // when a task awaits the loss, then the client renews the hold, and no loss comes
+    // when a task awaits the loss, then the client renews the hold, and reports no loss
     on.block_on(async {
         assert!(timeout(secs(4), guard.lost()).await.is_err(), "the lease is renewed");
         release_guard(guard).await;

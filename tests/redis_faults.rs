@@ -1,5 +1,5 @@
 //! Faults between a client and Redis, and their effects on the holder, on waiters and on other
-//! clients. The tests follow the table of promises, fault by fault.
+//! clients. The tests follow the table of faults in `docs/guarantees.md`.
 
 use std::time::Duration;
 
@@ -410,7 +410,7 @@ async fn closed_idle_connections_lose_no_lock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_during_an_outage_delays_waiters_by_seconds_at_most() {
-    // given a waiter whose connections are cut, and a lock that is released during that time
+    // given a waiter whose connections are cut, and a lock that is released while they are cut
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let (one, other) = (client(&redis).await, Client::connect(&proxy.url()).await.unwrap());

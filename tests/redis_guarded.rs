@@ -8,8 +8,8 @@ use leasehold::{Client, Error, Lock, LockGuard, LostReason, Script, Value, Write
 use testkit::{Proxy, Redis, Reply, eventually};
 use tokio::time::{sleep, timeout};
 
-/// A client that waits up to ten seconds for each reply, and so keeps a silent connection for that
-/// long.
+/// A client that waits up to ten seconds for each reply, and so keeps a silent connection for ten
+/// seconds.
 async fn patient(url: &str) -> Client {
     let builder = Client::builder().command_timeout(secs(10)).request_timeout(secs(10));
     builder.connect(url).await.unwrap()
@@ -296,7 +296,7 @@ async fn cancelled_write_runs_before_the_next_grant_or_never() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guarded_write_that_arrives_after_its_hold_changes_nothing() {
-    // given a write that has not arrived, whose call has failed
+    // given a write whose call has failed, and whose request has not arrived yet
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let builder = Client::builder().command_timeout(ms(300));
@@ -390,7 +390,7 @@ async fn partly_failed_script_returns_its_error_and_keeps_its_writes() {
         assert!(message.contains(words) && name.as_str() == "door", "{end}: {message}");
         assert_eq!(data(&redis).unwrap(), number.to_string(), "{end}: the write was executed once");
     }
-    // Redis rejects invalid Lua, and runs none of it.
+    // Redis rejects invalid Lua, and executes no part of the script.
     let odd = guard.eval(Script::new("redis.call('SET', 'data', 'odd')\nend end")).await;
     assert!(matches!(odd, Err(Error::Refused { .. })), "{odd:?}");
     assert_eq!(data(&redis).unwrap(), "12");

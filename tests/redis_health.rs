@@ -1,5 +1,5 @@
-//! Hazards of a server. A client looks for hazards when it connects, and at each health check. It
-//! logs each hazard once, with a remedy. It logs another line when the hazard is resolved.
+//! Hazards of a server. A client looks for hazards when it connects, and at each health check. The
+//! client logs each hazard once, with a remedy. It logs another line when the hazard is resolved.
 
 use std::time::Duration;
 
@@ -31,8 +31,9 @@ fn over(log: &Log, words: &str) -> usize {
         .count()
 }
 
-/// Asserts that a client of `url` logs the hazard once, with its remedy. It must not log the hazard
-/// again when `redis` closes its connections. The next health check must report the hazard.
+/// Asserts that a client of `url` logs the hazard once, with its remedy. The client must not log
+/// the hazard again when `redis` closes the connections. The next health check must report the
+/// hazard.
 async fn is_found_and_logged_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard) -> bool) {
     let (log, _logged) = Log::begin();
     let client = Client::connect(url).await.unwrap();
@@ -121,7 +122,8 @@ async fn client_of_a_full_server_is_not_ready() {
     assert!(client.health().await.is_ready());
 }
 
-/// Former bug: when the hazard returned, only the health check reported it, and the log did not.
+/// Former bug: when the hazard returned, the health check reported it, but the client did not log
+/// it.
 #[tokio::test]
 async fn returning_hazard_is_logged_again_with_its_end() {
     let primary = Redis::start();
@@ -374,8 +376,8 @@ async fn two_sentinels_are_a_hazard_that_is_logged_once() {
 
 #[tokio::test]
 async fn lost_sentinel_majority_is_found_and_logged_once() {
-    // With a short `down_after`, a sentinel that has connected again after a second believes that a
-    // dead sentinel is alive.
+    // With a short `down_after`, a sentinel that has connected again after a second considers a
+    // dead sentinel alive.
     let redis = Sentinels::options().down_after(secs(2)).start();
     let url = redis.url();
     let client = Client::connect(&url).await.unwrap();
@@ -517,7 +519,7 @@ async fn loss_of_all_sentinels_is_logged_if_the_url_lists_only_one() {
 }
 
 #[tokio::test]
-async fn cluster_nodes_are_checked_and_each_kind_is_logged_once() {
+async fn hazard_of_all_cluster_nodes_is_found_and_logged_once() {
     let options = Redis::options().arg("--maxmemory-policy", "volatile-ttl");
     let cluster = Cluster::options().replicas(0).node_options(options).start();
     let url = cluster.url();
@@ -697,8 +699,8 @@ async fn channel_mode_change_is_found_and_logged_once() {
     assert_eq!(warned(&log, "restart the clients"), 1, "{}", log.text());
 }
 
-/// Former bug: the client took the version of the cluster from the node that replied last. It
-/// logged the hazard and its end in turn, several times a second.
+/// Former bug: the client took the version of the cluster from the node that replied last. So the
+/// client logged the hazard and its end in turn, several times a second.
 #[tokio::test]
 async fn cluster_of_two_versions_is_logged_once() {
     came_with(7, "denied subcommands");
@@ -740,7 +742,7 @@ async fn prompt_health(client: &Client) -> Health {
     health
 }
 
-/// Asserts that `health` names only this node as unreachable, for how long, and why.
+/// Asserts that `health` names only this node as unreachable, with the duration and the cause.
 #[track_caller]
 fn names_one_unreachable(health: &Health, node: &Redis) {
     let away: Vec<_> = health.nodes.iter().filter(|it| !it.is_reachable()).collect();
@@ -775,8 +777,8 @@ async fn health_is_prompt_and_ready_when_a_cluster_node_is_frozen() {
     let client = client.connect(&cluster.url()).await.unwrap();
     let frozen = &cluster.nodes()[1];
     frozen.pause();
-    // The first checks happen while the connection exists, the later ones after the client has
-    // closed it.
+    // The first checks happen while the connection exists. The later checks happen after the client
+    // has closed it.
     for _ in 0..8 {
         let health = prompt_health(&client).await;
         assert!(health.is_ready(), "{health:?}");

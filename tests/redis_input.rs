@@ -16,7 +16,7 @@ use tokio::{
 // Names.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lock_of_an_unusual_name_is_exactly_that_key() {
+async fn redis_key_of_a_lock_is_exactly_its_unusual_name() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let longest = "x".repeat(512);
@@ -241,7 +241,7 @@ async fn hold_with_a_lease_of_one_millisecond_leaves_no_key() {
     assert!(keys(&redis).is_empty());
 }
 
-// URLs and servers. `hunter2` is the password in each of them.
+// URLs and servers. `hunter2` is the password in each URL.
 
 const PASSWORD: &str = "hunter2";
 
@@ -366,8 +366,8 @@ async fn connect_error_names_an_unknown_user() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn password_of_a_disabled_user_is_reported_as_wrong() {
-    // Redis accepts any password for the default user if that user has none, so the test needs
-    // another user. Redis accepts no password for a disabled user.
+    // If the default user has no password, Redis accepts any password for this user. So the test
+    // needs another user. Redis accepts no password for a disabled user.
     let redis = Redis::start();
     redis.command(&["ACL", "SETUSER", "off-duty", "off", ">hunter2", "~*", "&*", "+@all"]);
     let error = refusal(hasty().credentials("off-duty", PASSWORD), &redis.url()).await;

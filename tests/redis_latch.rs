@@ -108,7 +108,7 @@ async fn thousand_waiting_tasks_cost_one_waiter() {
         .for_each(|it| it.unwrap().unwrap());
     let calls = redis.calls().since(&before);
     // The client checks the latch by `GET`, at most four times for all tasks. The script that opens
-    // the latch sends two more.
+    // the latch calls `GET` two more times.
     assert!(calls.of("get") <= 2 + 4, "{calls}");
     assert_eq!((calls.of("subscribe"), calls.of("evalsha")), (1, 1), "{calls}");
 }

@@ -27,9 +27,9 @@ fn words(bytes: impl Into<Vec<u8>>) -> Tampering {
     Tampering::Words(vec![(Duration::ZERO, bytes.into())])
 }
 
-/// A server, and a proxy in front of it. The proxy passes replies on unchanged until the test
-/// switches it. After that, the proxy sends `lie` instead of each reply. New connections still get
-/// unchanged replies.
+/// A server, and a proxy in front of it. The proxy passes replies on unchanged until the test calls
+/// `lies`. After that, the proxy sends the result of `lie` instead of each reply. New connections
+/// still get unchanged replies.
 struct Setup {
     redis: Redis,
     tampering: TamperingProxy,
@@ -201,7 +201,7 @@ async fn short_block_of_the_server_closes_no_connection() {
     let client = Client::builder().command_timeout(secs(3)).connect(&redis.url()).await.unwrap();
     let mut other = Connection::open(redis.port());
     // The test uses `DEBUG SLEEP`, because from Redis 7.2 on, the time does not change within a
-    // script. So a script cannot end after a time.
+    // script. So a script cannot run for a given time.
     other.send(&["DEBUG", "SLEEP", "1"]).unwrap();
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!(client.stats().reconnects, 0);
@@ -266,7 +266,7 @@ async fn oversized_message_is_skipped() {
     assert_eq!(client.stats().reconnects, 0);
 }
 
-/// Held by tests that use much memory, or that measure the memory of this process.
+/// Locked by tests that use much memory, or that measure the memory of this process.
 static MEASURED: Mutex<()> = Mutex::const_new(());
 
 /// The memory of this process, in bytes.

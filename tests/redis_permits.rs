@@ -76,7 +76,7 @@ const NEVER: u64 = 922_337_203_685_477;
 // The keys.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn permit_is_16_bytes_scored_by_the_server_clock() {
+async fn permit_has_a_16_byte_id_and_its_lease_end_as_score() {
     let (redis, client, permits) = setup(3).await;
     let before = now(&redis);
     let guard = permits.lease(secs(20)).acquire_many(2).await.unwrap();
@@ -260,8 +260,8 @@ async fn denied_change_leaves_the_number_of_permits_unchanged() {
     release_guard(guard).await;
 }
 
-/// Former bug: `set_if_absent` also added a permit for each held one, but none for an expired
-/// lease.
+/// Former bug: `set_if_absent` also added a permit for each held permit, but no permit for an
+/// expired lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_if_absent_counts_held_permits_without_a_counter() {
     for (held_before, ended) in [(1, false), (2, false), (1, true)] {

@@ -97,7 +97,7 @@ async fn rate_request_costs_one_script_and_a_waiter_one_more() {
     assert_eq!((calls.of("zadd"), calls.of("pttl"), calls.of("pexpire")), (1, 1, 0), "{calls}");
     assert_eq!((calls.of("zremrangebyscore"), calls.of("zrangebyscore")), (0, 1), "{calls}");
     // The five tasks wait for the end of the interval. Each of them sends one request, and the
-    // first one sends two.
+    // first task sends two requests.
     let before = redis.calls();
     let waiters: Vec<_> = (0..5)
         .map(|_| {
@@ -151,8 +151,8 @@ async fn limiter_keeps_its_rate_among_many_tasks() {
     for task in tasks {
         within(secs(10), "the task acquires all its permits", task).await.unwrap();
     }
-    // Eighty permits were granted. The set contains only those of the current interval, and no
-    // expired member.
+    // Eighty permits were granted. The set contains only the permits of the current interval, and
+    // no expired member.
     sleep(ms(10)).await;
     let scores = redis.command(&["ZRANGE", "{api}:permits", "0", "-1", "WITHSCORES"]);
     assert!(scores.list().len() <= 40, "{scores:?}");
@@ -177,7 +177,7 @@ async fn key_of_another_type_is_not_changed_by_a_limiter() {
     let error = limiter.set_if_absent(Rate::per(1, secs(1))).await.unwrap_err();
     assert!(matches!(&error, Error::WrongType { found, .. } if found == "hash"), "{error}");
     assert_eq!(redis.command(&["HLEN", "api"]).number(), 1);
-    // An old Redisson writes members without the length of the id.
+    // An old Redisson client writes members without the length of the id.
     redis.command(&["DEL", "api"]);
     assert!(limiter.set_if_absent(Rate::per(1, secs(1))).await.unwrap());
     redis.command(&["SET", "{api}:value", "0"]);

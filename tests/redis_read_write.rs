@@ -21,7 +21,7 @@ const CHANNEL: &str = "redisson_rwlock:{door}";
 /// The key with the waiting writers of Leasehold clients.
 const WRITERS: &str = "leasehold_rwlock__writers:{door}";
 
-/// A server, and two clients of it.
+/// A server, and two of its clients.
 struct Setup {
     redis: Redis,
     one: Client,
@@ -307,7 +307,7 @@ async fn reader_yields_to_a_waiting_writer_for_ten_seconds() {
         let writer = waiter(t.ours().write());
         until_writers_wait(&t.redis, 1);
 
-        // when another reader comes
+        // when another reader begins to wait
         let began = Instant::now();
         let side = t.theirs().read();
         let side = if by_polling { side.wait_strategy(POLLING) } else { side };
@@ -483,7 +483,7 @@ async fn downgraded_hold_has_only_the_lease_of_its_read_hold() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_reader_expires_at_the_end_of_its_own_lease() {
     // given a reader with a ttl of three seconds, and a reader of another client with a ttl of
-    // thirty
+    // thirty seconds
     let t = Setup::new().await;
     let proxy = Proxy::before(t.redis.port());
     let dies = Client::connect(&proxy.url()).await.unwrap();
@@ -915,7 +915,7 @@ async fn request_with_a_lost_reply_creates_only_one_hold() {
     for reads in [true, false] {
         let lock = door(&Client::connect(&proxy.url()).await.unwrap());
         let side = if reads { lock.read() } else { lock.write() };
-        // The first use of a script also loads it. So this use comes before the checked one.
+        // The first use of a script also loads it, so the test does not count this use.
         release_guard(side.acquire().await.unwrap()).await;
 
         // when the reply to a grant is lost, then the repeated request returns the same hold
@@ -998,7 +998,7 @@ async fn reader_that_waits_to_write_gets_an_error_about_its_own_hold() {
     // when the task that reads waits to write as well
     let error = t.ours().write().acquire_within(secs(1)).await.unwrap_err();
 
-    // then the error says that this client itself holds the lock
+    // then the error reports that this client itself holds the lock
     let Error::TimedOut { by_this_client, .. } = &error else { panic!("{error:?}") };
     assert!(by_this_client, "{error:?}");
     assert!(error.to_string().contains("by another guard of this client"), "{error}");
@@ -1018,8 +1018,8 @@ async fn long_wait_of_a_client_for_its_own_hold_is_logged() {
         let [held, wanted] =
             if reads { [lock.read(), lock.write()] } else { [lock.write(), lock.read()] };
         let guard = held.ttl(secs(3)).acquire().await.unwrap();
-        // The first wait is too short, because the client looks for a self-wait only when it renews
-        // the hold. It logs a self-wait at most every ten seconds.
+        // The first wait is too short, because the client checks for such a wait only when it
+        // renews the hold. It logs such a wait at most every ten seconds.
         let before = log.text().matches(LOGGED).count();
         assert!(wanted.acquire_within(secs(4)).await.is_err());
         assert_eq!(log.text().matches(LOGGED).count(), before, "{}", log.text());
@@ -1059,7 +1059,7 @@ mod threads {
         ] {
             assert!(matches!(refused, Error::UpgradeNotSupported { .. }), "{refused:?}");
         }
-        // The other thread has no read hold. So its write is no upgrade, and waits.
+        // The other thread has no read hold. So its request to write is no upgrade, and waits.
         let writer = std::thread::spawn(move || {
             ours.write().acquire().unwrap().release().unwrap().into_result()
         });
@@ -1111,7 +1111,7 @@ fn of(calls: &Calls, commands: &[&str]) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_acquire_and_each_release_is_one_evalsha() {
     let t = Setup::new().await;
-    // The first use of a script also loads it. So this use comes before the checked one.
+    // The first use of a script also loads it, so the test does not count this use.
     release_guard(read(&t.ours()).await).await;
     release_guard(write(&t.ours()).await).await;
     for side in [t.ours().read(), t.ours().write()] {
@@ -1186,17 +1186,17 @@ async fn reads_for_a_millisecond_and_drops(lock: ReadWriteLock) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unqueued_writer_acquires_behind_shared_readers() {
+async fn writer_acquires_although_readers_ignore_it_and_share_holds() {
     unannounced_writer_acquires_behind(64, reads_and_releases).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unqueued_writer_acquires_among_readers_that_use_try_acquire() {
+async fn writer_acquires_although_readers_ignore_it_and_try_acquire() {
     unannounced_writer_acquires_behind(64, tries_to_read).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unqueued_writer_acquires_among_readers_that_drop_guards() {
+async fn writer_acquires_although_readers_ignore_it_and_drop_guards() {
     for readers in [1, 8] {
         unannounced_writer_acquires_behind(readers, reads_for_a_millisecond_and_drops).await;
     }

@@ -10,8 +10,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// Former bug: a server that hung had a request in its buffer, and executed it when it continued.
-/// The lock then had no holder, but stayed locked for a whole ttl.
+/// Former bug: a server that hung had a request in its buffer, and executed this request when the
+/// server continued. The lock then had no holder, but stayed locked for a whole ttl.
 #[tokio::test(flavor = "multi_thread")]
 async fn request_cancelled_during_a_hang_leaves_no_lock() {
     for (ttl, hangs, dropped) in
@@ -79,7 +79,7 @@ async fn surviving_holds_continue_after_all_connections_are_lost() {
 }
 
 /// The watchdog runs on the runtime of the first acquisition. Former bug: while that runtime was
-/// blocked, a guard on another runtime learned its loss six seconds late.
+/// blocked, a guard on another runtime reported its loss six seconds late.
 #[test]
 fn holder_learns_its_loss_despite_a_blocked_watchdog() {
     let redis = Redis::start();

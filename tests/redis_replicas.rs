@@ -140,8 +140,8 @@ async fn two_primaries_are_refused_with_their_addresses() {
     release_guard(client(both).await.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
-/// Starts a proxy that forwards each new connection to the port that `port` has at that time.
-/// Returns the address of the proxy.
+/// Starts a proxy that forwards each new connection to the current value of `port`. Returns the
+/// address of the proxy.
 async fn moving_address(port: &Arc<AtomicU16>) -> u16 {
     let (listener, port) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arc::clone(port));
     let address = listener.local_addr().unwrap().port();
@@ -176,7 +176,7 @@ async fn moved_address_is_followed_after_a_read_only_error() {
     assert!(!waiting.is_finished());
     port.store(replica.port(), Ordering::SeqCst);
 
-    // then the client follows, and leaves the old connections
+    // then the client uses the new primary, and closes the old connections
     release_guard(entered(waiting).await).await;
     release_guard(guard).await;
     eventually("no client is connected to the old primary", SOON, || connections(&primary) == 0);
@@ -196,7 +196,7 @@ fn kill_after(redis: &Redis, commands: &[&str]) {
 /// server.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_connections_move_with_the_command_connection() {
-    // given a client with three connections, by an address that can move
+    // given a client with three connections to an address that can lead to another server
     let [old, new] = [(); 2].map(|()| Redis::start());
     let _replicas = [Redis::start_replica_of(&old), Redis::start_replica_of(&new)];
     let port = Arc::new(AtomicU16::new(old.port()));

@@ -35,8 +35,8 @@ fn has(redis: &Redis, name: &str) -> bool {
     redis.command(&["EXISTS", name]).number() == 1
 }
 
-/// The number of grants for which the client has asked replicas. It may have sent more `WAIT`
-/// commands, because a slow replica needs several.
+/// The number of grants for which the client has requested acknowledgements. The client may have
+/// sent more `WAIT` commands, because a slow replica needs several of them.
 fn questions(monitor: &Monitor) -> usize {
     monitor.lines().iter().filter(|line| line.contains("touch: writes a")).count()
 }
@@ -196,8 +196,8 @@ async fn concurrent_replicated_locks_share_requests() {
 }
 
 // If a task does not take a hand-off grant within 10 ms, a background task releases the grant. This
-// test has one thread, and does not suspend between the hand-off and the taking of the grant. So the
-// background task cannot run in between.
+// test has one thread, and does not await between the hand-off and the poll that takes the grant.
+// So the background task cannot run in between.
 #[tokio::test]
 async fn acknowledgements_of_a_handed_over_grant_are_counted_once() {
     let master = Redis::start();
@@ -346,8 +346,8 @@ async fn replicated_grants_survive_failover_to_a_late_replica() {
     assert!(plain.end(&replica).1 > 0);
 }
 
-/// The connection that asks for acknowledgements leads to another server than the server that has
-/// granted.
+/// The connection for acknowledgements leads to another server than the server that granted the
+/// lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_of_another_server_do_not_count() {
     let [granting, other] = [(); 2].map(|()| Redis::options().unix_socket().start());
@@ -423,8 +423,8 @@ async fn replication_connection_is_restored_during_a_wait() {
     release_guard(guard).await;
 }
 
-/// Former bug: the error was that of an unreachable store, and did not say that the grant was
-/// released.
+/// Former bug: the error was the error of an unreachable store, and did not report that the grant
+/// was released.
 #[tokio::test(flavor = "multi_thread")]
 async fn error_says_that_replicas_cannot_be_counted() {
     let master = Redis::start();
@@ -460,7 +460,7 @@ async fn replicated_permits_expire_with_their_pool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_grant_can_be_replicated() {
+async fn every_kind_of_grant_can_be_replicated() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let url = master.url();
@@ -554,7 +554,7 @@ async fn replicated_grant_costs_three_requests_on_its_connection() {
     let before = master.calls();
     let guard = plain.replicated(ONE).acquire().await.unwrap();
     let with = master.calls().since(&before);
-    // before the client asks replicas, it writes by a script of two commands
+    // before its `WAIT`, the client writes by a script of two commands
     for (command, more) in [("evalsha", 0), ("eval", 1), ("hget", 1), ("hset", 1)] {
         assert_eq!(with.of(command), without.of(command) + more, "{command}: {with}");
     }

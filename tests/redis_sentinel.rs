@@ -54,7 +54,8 @@ fn until_replicated(redis: &Sentinels) {
 
 // The operations of a single server, behind sentinels.
 
-/// Acquires, lets another client wait until a message wakes it, and releases.
+/// Lets `one` hold the lock until `other` waits. Releases the lock, and waits until `other`
+/// acquires.
 async fn works(master: &Redis, one: &Client, other: &Client) {
     let guard = acquired(one, "door").await;
     let waiting = waiter(other.lock("door").unwrap());
@@ -159,7 +160,7 @@ async fn resumed_old_primary_is_not_used() {
     let new = redis.wait_for_master_other_than(0);
     until_subscribed(new, &channel("door"));
 
-    // when the old primary continues, and still believes that it is the primary
+    // when the old primary continues, and still reports that it is the primary
     old.resume();
     assert!(is_master(old));
 
@@ -255,9 +256,9 @@ async fn acquires_and_releases(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
     }
 }
 
-/// Former bug: the client left the old primary a second after the promotion. It could release a
-/// lock at the old primary within that second. The new primary still had the former owner, so the
-/// lock stayed held for a ttl.
+/// Former bug: the client left the old primary a second after the promotion. Within that second,
+/// the client could release a lock at the old primary. The new primary still had the former owner,
+/// so the lock stayed held for a ttl.
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_released_at_the_old_primary_is_free_at_the_new_primary() {
     // given a hundred names, each of which a task acquires and releases repeatedly
@@ -268,7 +269,7 @@ async fn lock_released_at_the_old_primary_is_free_at_the_new_primary() {
     let all: Vec<_> = (0..100).map(comes).collect();
     sleep(secs(2)).await;
 
-    // when a primary that works is replaced, and the client has left it
+    // when a primary that works is replaced, and the client is no longer connected to this primary
     let old = redis.master();
     redis.fail_over();
     until_left(old);
@@ -329,7 +330,8 @@ async fn failover_may_undo_latch_counts_and_permit_releases() {
     latch.wait_within(SOON).await.unwrap();
     permit.release().await.unwrap().into_result().unwrap();
 
-    // when the primary dies, then the new primary has both as they were before
+    // when the primary dies, then the new primary has the latch and the permit as before the
+    // changes
     redis.servers()[0].stop();
     let answers = async {
         while latch.count().await.is_err() {
@@ -340,7 +342,7 @@ async fn failover_may_undo_latch_counts_and_permit_releases() {
     assert!(latch.wait_within(secs(2)).await.unwrap_err().is_busy());
     assert_eq!((latch.count().await.unwrap(), pool.available().await.unwrap()), (1, 0));
 
-    // until a client repeats both changes
+    // a client must repeat both changes
     latch.count_down().await.unwrap();
     latch.wait_within(SOON).await.unwrap();
     pool.add(1).await.unwrap();
@@ -405,7 +407,7 @@ fn has(redis: &Redis, name: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_primary_grants_soon_after_each_of_ten_switches() {
-    // There are enough replicas, because a demoted server can be promoted again only after ten
+    // The test needs four replicas, because a demoted server can be promoted again only after ten
     // seconds.
     let redis = Arc::new(Sentinels::options().replicas(4).impatient().start());
     let client = client(&redis).await;
@@ -454,7 +456,7 @@ async fn sentinels_that_other_sentinels_announce_are_asked_too() {
     redis.master().stop();
     let new = redis.wait_for_master_other_than(0);
 
-    // then the client follows
+    // then the client uses the new primary
     let guard = acquired(&client, "door").await;
     assert!(has(new, "door"));
     release_guard(guard).await;
@@ -512,7 +514,8 @@ async fn sentinel_of_another_primary_misleads_no_client() {
     .await;
 }
 
-/// Cuts one of three sentinels off, replaces the primary, and waits until all clients follow.
+/// Cuts one of three sentinels off, replaces the primary, and waits until no client uses the old
+/// primary.
 fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
     let others = redis.links().names();
     let others = others.iter().filter(|it| *it != "sentinel-2");
@@ -529,11 +532,11 @@ fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outdated_sentinel_redirects_no_client_to_old_primary() {
-    // given a client, and a sentinel that will be cut off from the other two
+    // given a client, and a sentinel that will be cut off from the other two sentinels
     let redis = Sentinels::options().links().start();
     let before = client(&redis).await;
 
-    // when the other two replace the primary, which still takes writes
+    // when the other two sentinels replace the primary, which still takes writes
     fail_over_unseen_by_the_last_sentinel(&redis);
 
     // then no client uses the old primary, although one sentinel names it each second
@@ -576,8 +579,8 @@ async fn stale_sentinel_with_two_addresses_is_ignored() {
     assert!(guard.is_held());
 }
 
-/// Former bug: after ten seconds, the clients believed the only sentinel that they reached, and
-/// left a primary that worked. Two clients then held one lock.
+/// Former bug: after ten seconds, the clients trusted the only sentinel that they reached, and
+/// closed their connections to a primary that worked. Two clients then held one lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_keeps_the_new_primary_when_a_stale_sentinel_is_alone() {
     // given a client whose URL has all sentinels, and a client whose URL has only the sentinel that
@@ -613,7 +616,7 @@ async fn error_names_a_primary_that_the_sentinels_do_not_know() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_named_as_primary_is_unavailable_until_promoted() {
-    // given a primary that was demoted by hand, which the sentinels have not noticed
+    // given a primary that was demoted by hand, and sentinels that have not noticed this
     let redis = Sentinels::options().replicas(1).down_after(secs(60)).start();
     let [master, replica] = redis.servers() else { panic!() };
     let client = client(&redis).await;
@@ -664,8 +667,8 @@ async fn sentinels_get_only_their_own_password() {
     assert!(!ours(master).is_empty());
 }
 
-/// A server does not reveal to a rejected client whether it is a sentinel. Former bug: the error
-/// was only `WRONGPASS`.
+/// A server does not reveal to a rejected client whether the server is a sentinel. Former bug: the
+/// error was only `WRONGPASS`.
 #[tokio::test]
 async fn login_error_says_that_the_server_may_not_be_a_sentinel() {
     let plain = Redis::options().password("theirs").start();
@@ -722,7 +725,7 @@ async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
     assert!(matches!(&error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains("WRONGPASS; an earlier login succeeded"), "{error}");
 
-    // until the user exists
+    // when the user exists, the client acquires
     redis.master().user("door", &["~*", "&*", "+@all"]);
     release_guard(acquired(&client, "door").await).await;
 }
@@ -807,14 +810,14 @@ async fn server_without_a_matching_certificate_is_refused() {
     let other = tls().start();
     let trusting = || Client::builder().ca_certificates(redis.ca_pem());
 
-    // a sentinel whose certificate does not match
+    // the client refuses a sentinel whose certificate does not match
     let strange = crate::common::by_another_name(redis.sentinels()[0].tls_port()).await;
     let of_sentinel = format!("rediss-sentinel://{strange}/{}", redis.name());
     let (words, _) = refusal(trusting(), &of_sentinel).await;
     assert!(words.contains("not valid for name"), "{words}");
 
-    // a primary whose certificate does not match its address, and a primary with a certificate of
-    // another authority
+    // and a primary whose certificate does not match its address, and a primary with a certificate
+    // of another authority
     let master = format!("127.0.0.1:{}", redis.announced_port(redis.master_number()));
     let strange = crate::common::by_another_name(redis.master().tls_port()).await;
     for (leads_to, part) in [
@@ -931,8 +934,8 @@ async fn plain_sentinels_may_lead_to_servers_with_tls() {
     all_at(redis.master(), redis.master().tls_port());
     redis.sentinels().iter().for_each(|sentinel| all_at(sentinel, sentinel.port()));
 
-    // If a client sets certificate authorities for sentinels, it does not connect to them without
-    // TLS.
+    // If a client sets certificate authorities for sentinels, it does not connect to sentinels
+    // without TLS.
     let (certificate, key) =
         (redis.servers()[0].client_cert_pem(), redis.servers()[0].client_key_pem());
     for builder in [
@@ -1018,8 +1021,8 @@ async fn announced_addresses_are_translated_but_not_those_in_the_url() {
     let table: Vec<_> = table
         .map(|(results, reached)| (format!("127.0.0.1:{results}"), format!("localhost:{reached}")))
         .collect();
-    // A translation does not change addresses of the URL. In this test, it would make the addresses
-    // of the sentinels unreachable.
+    // A translation does not change addresses of the URL. In this test, the translation would make
+    // the addresses of the sentinels unreachable.
     let (listed, nowhere) = (redis.addresses(), "127.0.0.1:1".to_owned());
     let builder = Client::builder().translate_addresses(move |it| {
         let known =
@@ -1102,7 +1105,7 @@ async fn cut_off_primary_with_min_replicas_refuses_new_locks() {
     let outside = client(&redis).await;
     release_guard(acquired(&inside, "door").await).await;
 
-    // when the primary and this client are cut off from all others
+    // when the primary and this client are cut off from all other servers and sentinels
     let others = all_but_the_master(&redis);
     let others: Vec<_> = others.iter().map(String::as_str).collect();
     redis.links().split(&["redis-0", "inside"], &others);

@@ -223,7 +223,7 @@ fn blocking_lazy_client_exists_before_its_server() {
     });
 }
 
-// Servers that a new client meets.
+// Connect errors of new clients.
 
 #[tokio::test]
 async fn guide_shows_the_printed_errors() {
@@ -252,7 +252,7 @@ async fn guide_shows_the_printed_errors() {
 
 // Unsuitable servers.
 
-/// Returns what a client logs from its start about a server that becomes ready later.
+/// Returns the logs of a new client about a server that becomes ready later.
 async fn logged_about(redis: &Redis, url: &str) -> String {
     let (log, _logged) = Log::begin();
     let connected = Client::connect(url).await.unwrap();
@@ -413,7 +413,7 @@ async fn fail_fast_client_rejects_calls_at_once_in_an_outage() {
     assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
     for error in refused {
         assert!(matches!(error, Error::Unavailable { .. }) && error.is_transient(), "{error:?}");
-        // The text does not say twice that the server is unavailable.
+        // The text does not repeat that the server is unavailable.
         let text = error.to_string();
         assert!(text.starts_with("Redis unavailable for `gate`: "), "{text}");
         assert!(!text.contains("unreachable") && !text.contains("executed"), "{text}");

@@ -52,8 +52,8 @@ async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
         &["1, string.rep('x', 100000)", "2, string.rep('y', 100000) .. ':1'"],
         &["1, 'gone:1'", "2, 'gone:2|1|5000'", "3, '*:1'", "4, '[a-z]:1'"],
     ] {
-        // given a lock whose release reserves it for the next client, and invalid entries before
-        // the entry of the waiter
+        // given a lock whose release reserves the lock for the next client, and invalid entries
+        // before the entry of the waiter
         let guard = awaited(&redis, &clients[0]).await;
         let waiting = waiter(door(&clients[1]));
         until_places(&redis, "door", 1);
@@ -72,7 +72,7 @@ async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
         assert!(granted.all(|line| line.contains(guard.owner().as_str())), "{odd:?}: {lines:#?}");
         assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())], "{odd:?}");
 
-        // and each invalid entry costs only its removal
+        // and each invalid entry costs only the command that removes it
         let calls = redis.calls().since(&before);
         let most = odd.len() as u64 + 8;
         assert!(calls.of("zpopmin") <= most, "{odd:?}: {calls}");
@@ -137,7 +137,7 @@ async fn release_removes_about_a_hundred_dead_queue_entries_at_most() {
     assert!(calls.of("zpopmin") <= 110, "{calls}");
     release_guard(guard).await;
 
-    // and no client makes the remaining entries last longer
+    // and no client extends the TTL of the remaining entries
     assert!((0..=15_000).contains(&pttl(&redis, &queue("door"))));
 }
 
@@ -192,7 +192,7 @@ fn say(redis: &Redis, channel: &str, message: &str, times: u32) {
     assert!(connection.command(&words).is_nil());
 }
 
-/// The memory of a process in MB. `VmRSS` is the present value, `VmHWM` the highest one.
+/// The memory of a process in MB. `VmRSS` is the present value, `VmHWM` the highest value.
 fn memory(process: &Helper, what: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
@@ -209,7 +209,7 @@ fn channels(redis: &Redis) -> Vec<String> {
     all
 }
 
-/// Returns a guard of `door`, and a process that waits for it.
+/// Returns a guard of `door`, and a process that waits for this lock.
 async fn waiting_process(redis: &Redis) -> (LockGuard, Helper) {
     let guard = door(&client(redis).await).acquire().await.unwrap();
     let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
@@ -299,7 +299,8 @@ async fn messages_of_megabytes_change_nothing_and_are_not_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
-    // given a huge hash that is no lock, and a client that waits for it and holds another lock
+    // given a huge hash that is no lock, and a client that waits for the lock of this key and holds
+    // another lock
     let redis = Redis::start();
     let client = client(&redis).await;
     let fill = "for n = 1, 100000 do redis.call('HSET', KEYS[1], 'poison:' .. n, '1') end";

@@ -1,5 +1,5 @@
-//! Several tenants on one server: what the user of the guide may and may not do, and what another
-//! user with the same permissions can do.
+//! Several tenants on one server: the permissions of the user of the guide, and the effects of
+//! another user with the same permissions.
 
 use crate::common::{
     GUIDE, POLLING, SOON, as_user, channel, commands_of_the_guide, entered, entry, follow, hash,
@@ -54,7 +54,7 @@ fn is_forbidden(reply: &Reply) -> bool {
 
 async fn do_everything(redis: &Redis) {
     let [one, other] = [as_user(redis, "app").await, as_user(redis, "app").await];
-    // One client acquires, reenters and releases, and the other one checks.
+    // One client acquires, reenters and releases, and the other client checks.
     let guard = door(&one).ttl(secs(2)).acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     assert_eq!(door(&other).held_by(guard.owner()).await.unwrap(), 2);
@@ -347,12 +347,13 @@ async fn tenant_cannot_affect_locks_of_another() {
         vec!["PUBSUB", "CHANNELS"],
         vec!["PSUBSCRIBE", "*"],
     ];
-    // also by a script that declares the key, and by a script that does not declare it
+    // or to delete the key by a script that declares the key, or by a script that does not declare
+    // it
     for key in [DOOR, &places] {
         tried.push(vec!["EVAL", "return redis.call('DEL', KEYS[1])", "1", key]);
         tried.push(vec!["EVAL", "return redis.call('DEL', ARGV[1])", "0", key]);
     }
-    // or when it tries to publish or to subscribe
+    // or to publish or to subscribe
     let channels = [&releases, &queuers, &turns];
     for channel in channels {
         tried.push(vec!["PUBLISH", channel, "0"]);
@@ -382,7 +383,7 @@ async fn tenant_cannot_affect_locks_of_another() {
 
 // Clients of one tenant.
 
-/// The messages of a client that tries to deceive others.
+/// The messages of a client that tries to deceive other clients.
 fn forgeries(holder: &LockGuard, waits: &Client) -> Vec<String> {
     let mut all = ["0", "00", "1", "-1", "750", "1e9", "", " ", "\0", "nil", "0\r\n", "true"]
         .map(str::to_owned)
@@ -482,7 +483,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
     let mut ear = raw(&redis, "app");
     ear.command(&["SUBSCRIBE", "leasehold_lock__waiter:{app:door}:evil"]);
     // Forged entries look valid. They name a subscribed client, or clients that want the lock, and
-    // come before all others.
+    // come before all other entries.
     for forged in [
         &[("1", "evil:1".to_owned())][..],
         &[("1", "evil:1".into()), ("2", "evil:2".into()), ("3", "evil:3".into())],
@@ -490,7 +491,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         &[("-inf", "evil:1".into()), ("-9e15", "evil:2".into())],
         &[("1", "evil:1|1|3153600000000".into()), ("-inf", "evil:1|1|3153600000000".into())],
     ] {
-        // given a lock whose release reserves it for the next client, and a waiter
+        // given a lock whose release reserves the lock for the next client, and a waiter
         let first = door(waits).acquire().await.unwrap();
         let waiting = waiter(door(holder));
         until_places(&redis, DOOR, 1);
@@ -499,7 +500,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         let waiting = waiter(door(waits));
         until_places(&redis, DOOR, 1);
 
-        // when forged entries are before the waiter's own as the lock is released
+        // when the lock is released while forged entries are before the entry of the waiter
         for (score, place) in forged {
             forger.command(&["ZADD", &queue(DOOR), score, place]);
         }
@@ -509,11 +510,11 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         let reserved = forged.iter().any(|(_, place)| *place == owner);
         assert!(!reserved || left <= 750, "{owner}: {left}");
 
-        // then the waiter acquires soon, and no other client does
+        // then the waiter acquires soon, and no other client acquires
         let guard = within(SOON, "the waiter acquires", waiting).await.unwrap().unwrap();
         let took = released.elapsed();
         println!("{forged:?}: {took:?}");
-        // The waiter was notified: its own timer would take longer.
+        // The waiter was notified, because its own timer takes longer.
         assert!(took < secs(2), "{forged:?}: {took:?}");
         assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
         assert!(door(holder).try_acquire().await.unwrap().is_none());
@@ -530,7 +531,8 @@ async fn acl_users_of_the_guide_may_use_a_quorum_lock() {
         let mut clients = vec![];
         for redis in &servers {
             for command in commands_of_the_guide(user) {
-                // The first command creates the user, and another one adds the key of quorum locks.
+                // The first command creates the user, and another command adds the key of quorum
+                // locks.
                 if command.contains(&"on") || command.contains(&"~leasehold_quorum__since") {
                     follow(redis, &command);
                 }

@@ -1,4 +1,4 @@
-//! Ways to connect: TLS, unix sockets, users and databases. Also the name of a client at the
+//! Ways to connect: TLS, unix sockets, users and databases. Also tests the name of a client at the
 //! server.
 #![cfg(feature = "tls")]
 
@@ -13,7 +13,8 @@ use tokio::{
     time::Instant,
 };
 
-/// Asserts that `client` can acquire, that another client can wait for it, and that it can release.
+/// Asserts that `client` can wait, that a message wakes the waiter, and that it acquires and
+/// releases.
 async fn works(redis: &Redis, client: &Client) {
     crate::common::hold_by_hand(redis, "door", "java:1", secs(60));
     let before = redis.calls();
@@ -93,7 +94,7 @@ async fn lost_tls_connection_is_restored() {
 async fn unknown_authority_is_not_trusted() {
     let redis = Redis::options().tls().start();
     let reason = lasting_refusal(Client::builder(), &redis.tls_url()).await;
-    // On a system without any certificate authorities, the error is another one.
+    // On a system without any certificate authorities, the error has another text.
     says(&reason, if reason.contains("TLS") { "unknownissuer" } else { "ca_certificates" });
 }
 
@@ -325,7 +326,7 @@ async fn both_connections_have_the_client_id() {
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     testkit::eventually("both connections are restored", SOON, || count() == 2);
 
-    // When the client is dropped, the server no longer lists it.
+    // When the client is dropped, the server no longer lists its connections.
     drop(client);
     testkit::eventually("both connections are closed", SOON, || count() == 0);
 }

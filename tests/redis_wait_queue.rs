@@ -83,7 +83,7 @@ async fn awaited(redis: &Redis, lock: Lock) -> LockGuard {
     guard
 }
 
-/// Starts a process that waits for `door`. Returns when it has its queue entry.
+/// Starts a process that waits for `door`. Returns when the process has its queue entry.
 fn waiting_process(redis: &Redis) -> Helper {
     let before = queued(redis);
     let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
@@ -138,7 +138,7 @@ fn nothing_is_left(redis: &Redis) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_acquire_in_queue_order() {
-    // given a holder, and eight waiters that came one after the other
+    // given a holder, and eight waiters that began to wait one after the other
     let redis = Redis::start();
     let clients = clients(&redis, 9).await;
     let guard = awaited(&redis, door(&clients[0])).await;
@@ -222,7 +222,7 @@ async fn unused_queue_expires() {
     eventually("the queue expires", secs(16), || keys(&redis) == ["door"]);
 }
 
-// Waiters that give up.
+// Waiters that leave the queue.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_waiter_is_skipped_at_once() {
@@ -277,7 +277,7 @@ async fn waiter_leaving_during_a_request_leaves_no_queue_entry() {
     until_queued(&redis, 1);
     redis.pause();
 
-    // when the waiter is dropped after it has sent that request, which it does within 3.75 s
+    // when the waiter has sent this request, within 3.75 s, and is then dropped
     sleep(secs(4)).await;
     waiting.abort();
     sleep(ms(50)).await;
@@ -299,7 +299,7 @@ async fn leaving_waiter_passes_its_reservation_to_the_next_waiter() {
         let releasing = tokio::spawn(guard.release());
         sleep(Duration::from_micros(delay)).await;
         leaving.abort();
-        // If the grant has already arrived, this drop releases it.
+        // If the grant has already arrived, this drop releases the lock.
         drop(leaving);
         let guard = acquired_at_once(behind).await;
         releasing.await.unwrap().unwrap().into_result().unwrap();
@@ -346,7 +346,7 @@ async fn stopped_waiter_blocks_others_for_one_second_at_most() {
     assert!(theirs != ours);
     assert!(pttl(&redis, "door") <= 750);
 
-    // then this client acquires when the reservation ends
+    // then the next client in the queue acquires when the reservation ends
     let guard = within(ms(2_500), "the client acquires after the reservation", behind)
         .await
         .unwrap()
@@ -378,7 +378,8 @@ async fn resumed_waiter_trusts_no_expired_grant() {
         process.pause();
         release_guard(guard).await;
 
-        // when the process continues about when the reservation ends, while another client may hold
+        // when the process continues at about the end of the reservation, and another client may
+        // hold the lock
         sleep(pause).await;
         let other = door(&client).try_acquire().await.unwrap();
         process.resume();
@@ -415,7 +416,7 @@ async fn waiter_gets_its_reservation_after_a_lost_subscription() {
     sleep(ms(500)).await;
     until_queued(&redis, 2);
 
-    // then the waiters acquire in their order
+    // then the waiters acquire in queue order
     release_guard(guard).await;
     let (first, second) = (waiting.remove(0), waiting.remove(0));
     let guard = acquired_at_once(first).await;
@@ -481,7 +482,7 @@ async fn lock_with_a_foreign_field_is_not_handed_off() {
     redis.command(&["HSET", "door", "java:7", "1"]);
     release_guard(guard).await;
 
-    // then the field of the other program is the only one left
+    // then the field of the other program is the only remaining field
     sleep(ms(300)).await;
     assert_eq!(hash(&redis, "door"), [("java:7".to_owned(), "1".to_owned())]);
     assert!(!waiting.is_finished());
@@ -664,7 +665,7 @@ async fn client_without_numsub_permission_removes_no_entry_of_others() {
     until_queued(&redis, 1);
     let leaves = waiter(door(&uncounting));
     until_queued(&redis, 2);
-    sleep(ms(400)).await; // both have repeated their requests, and will do so again seconds later
+    sleep(ms(400)).await; // both waiters have repeated their requests, and now sleep
 
     // when the lock is deleted without a message, and the second waiter is dropped, then the first
     // waiter is notified
@@ -767,7 +768,7 @@ async fn waiter_waits_without_queue_when_the_server_is_full() {
     sleep(secs(1)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
 
-    // and acquires when there is free memory again
+    // and the waiter acquires when there is free memory again
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
     release_guard(guard).await;
     release_guard(acquired_at_once(waiting).await).await;
@@ -832,8 +833,8 @@ fn waiter_with_a_short_ttl_queues_and_renews_its_hold() {
     passes_on.into_iter().for_each(|it| it.join().unwrap());
 }
 
-/// Passes a lock of `ttl` on to a client that has waited for `waits`, and checks that it is
-/// renewed.
+/// Passes a lock of `ttl` on to a client that has waited for `waits`, and checks that the client
+/// renews the lock.
 async fn passed_on_after(waits: Duration, ttl: Duration) {
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;

@@ -1,5 +1,5 @@
-//! The lock in Redis: its keys and messages are those of Redisson's `RLock`, byte for byte. This
-//! file also tests lost replies.
+//! The lock in Redis: its keys and messages have the same bytes as those of Redisson's `RLock`.
+//! This file also tests lost replies.
 
 use std::time::Duration;
 
@@ -301,7 +301,7 @@ async fn java_release_wakes_a_rust_waiter() {
     let released = Instant::now();
     release_by_hand(&redis, "door");
 
-    // then the message wakes the waiter: its timer would take 2.25 s or more
+    // then the message wakes the waiter, because the timer of the waiter takes 2.25 s or more
     let guard = entered(waiting).await;
     assert!(released.elapsed() < ms(1_500), "{:?}", released.elapsed());
     assert_eq!(client.stats().wake_ups, 1);
@@ -325,10 +325,10 @@ async fn waiter_acquires_when_a_dead_java_lease_ends() {
     )
     .await;
 
-    // then the client acquires when the lease ends, and not before. It sends requests when it is
-    // subscribed, soon after that, and at the end of the lease. Redis rounds the remaining time
-    // down, and a reply may be late on a busy machine. So the request at the end of the lease may
-    // be too early. The client then sends another request each millisecond. A timer alone would
+    // then the client acquires when the lease ends, and not before. The client sends requests when
+    // it is subscribed, soon after that, and at the end of the lease. Redis rounds the remaining
+    // time down, and a reply may be late on a busy machine. So the request at the end of the lease
+    // may be too early. The client then sends another request each millisecond. A timer alone would
     // take 2.25 s or more.
     let took = start.elapsed();
     assert!(took >= ms(490) && took < secs(2), "{took:?}");
@@ -399,7 +399,7 @@ async fn release_of_a_lost_hold_publishes_nothing() {
     hold_by_hand(&redis, "door", JAVA, secs(20));
     let mut java = Listener::to(&redis, &channel("door"));
 
-    // then the release of the first hold does not change the later one, and wakes no waiter
+    // then the release of the first hold does not change the later hold, and wakes no waiter
     assert!(matches!(guard.release().await.unwrap(), Release::NotHeld { .. }));
     assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
     assert!(java.received().is_empty());
@@ -508,7 +508,7 @@ async fn release_with_a_lost_reply_succeeds() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_with_a_lost_reply_succeeds_after_java_acquired() {
-    // given a holder whose reply to its release is lost, and a Java process that acquires at once
+    // given a release whose reply is lost, and a Java process that acquires at once
     let t = Flaky::new().await;
     let guard = t.client.lock("door").unwrap().acquire().await.unwrap();
     t.lose_next_reply();

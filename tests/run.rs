@@ -1,4 +1,4 @@
-//! `run` and its relatives: the result of the work, and the state of the lock.
+//! `run` and similar methods: the result of the work, and the state of the lock.
 
 use std::{
     future::pending,
@@ -179,11 +179,13 @@ mod done {
     }
 }
 
-/// Functions that call `run`, in separate tasks. For most of them, the test is that they compile.
+/// Functions that call `run`, in separate tasks. Most of these tests check only that the functions
+/// compile.
 mod wrapped {
     use super::*;
 
-    /// Runs `work`, and returns how long this took. The bounds are those of `run` itself.
+    /// Runs `work`, and returns how long this took. The trait bounds are the same as the bounds of
+    /// `run`.
     async fn timed<T, F>(lock: &Lock, work: impl FnOnce(LockContext) -> F) -> Result<(T, Duration)>
     where
         F: Future<Output = T>,
@@ -391,7 +393,8 @@ mod lost {
 
     #[tokio::test(start_paused = true)]
     async fn cancelled_work_ends_before_the_next_grant() {
-        /// A value that the work owns, and that is dropped with it, like the tasks of a `JoinSet`.
+        /// A value that the work owns, and that is dropped with the work, like the tasks of a
+        /// `JoinSet`.
         struct Part<'a>(&'a Mutex<Vec<&'static str>>);
         impl Drop for Part<'_> {
             fn drop(&mut self) {
@@ -468,7 +471,7 @@ mod lost {
         let ran = ran.await.unwrap();
         assert_eq!(ran, overran(42, LostReason::NotOwned));
 
-        // then the result does not count as that of protected work
+        // then the result does not count as the result of protected work
         let lost = ran.into_result().unwrap_err();
         assert!(
             matches!(&lost, Error::Lost { name, reason: LostReason::NotOwned } if name == world.lock.name())
@@ -566,7 +569,7 @@ mod signalled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn panic_in_the_grace_period_continues() {
+    async fn panic_in_the_grace_period_reaches_the_caller() {
         let world = World::new();
         let lock = world.lock.clone().max_hold(secs(10)).on_loss(GRACE);
         let run = lock.run(async |held: LockContext| {
@@ -596,7 +599,7 @@ mod panics {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn panic_of_the_work_releases_the_lock_and_continues() {
+    async fn panic_of_the_work_releases_the_lock_and_reaches_the_caller() {
         let world = World::new();
         let run = world.lock.run(async |_held| {
             sleep(secs(1)).await;
@@ -611,7 +614,7 @@ mod panics {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn panic_of_the_closure_releases_the_lock_and_continues() {
+    async fn closure_panic_releases_the_lock_and_reaches_the_caller() {
         let world = World::new();
         let run = world.lock.run(|_held| -> std::future::Ready<()> { resume_unwind(Box::new(43)) });
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
@@ -632,7 +635,7 @@ mod panics {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn panic_continues_while_the_store_is_silent() {
+    async fn panic_reaches_the_caller_while_the_store_is_silent() {
         let world = World::new();
         let run = world.lock.run(async |_held| {
             world.store.stall();
@@ -695,7 +698,7 @@ mod holding {
         });
         let held = ran.await.unwrap();
 
-        // then the lock is free nevertheless, and the context reports its end
+        // then the lock is free nevertheless, and the context reports the end of the hold
         world.is_free().await;
         assert!(!held.is_held());
         assert_eq!(held.lost().await, LostReason::Released);

@@ -1,6 +1,6 @@
-//! Tests that are ported from Redisson: those of its lock, its spin lock and its fenced lock. In
-//! Redisson's terms, Leasehold's plain lock is a non-reentrant lock: each acquisition excludes all
-//! others.
+//! Tests that are ported from Redisson: the tests of its lock, its spin lock and its fenced lock.
+//! In Redisson's terms, Leasehold's plain lock is a non-reentrant lock: each acquisition excludes
+//! all others.
 //!
 //! A comment at each test names the test of Redisson. Where Redisson uses a Java thread, the test
 //! uses an owner: a guard, or the task that has the guard. Sleeps are shorter and rounds are fewer.
@@ -9,7 +9,7 @@
 //!
 //! Tests without a counterpart:
 //!
-//! - `testLockUninterruptibly`: there are no threads to interrupt. The nearest thing is a dropped
+//! - `testLockUninterruptibly`: there are no threads to interrupt. The nearest case is a dropped
 //!   future: see `redis_faults.rs`.
 //! - `testInCluster`, `testLockFailoverInCluster`: this store has one node.
 //! - `testLockListener`: Leasehold has no listeners for expired keys. `redis_wire.rs` shows which
@@ -326,7 +326,7 @@ async fn released_lock_is_not_renewed(wait_strategy: WaitStrategy) {
     release_one_of_two(guard.reenter().await.unwrap()).await;
     release_guard(guard).await;
 
-    // The client neither renews the hold of another program nor tries to.
+    // The client does not even try to renew the hold of another program.
     hold_by_hand(&t.redis, "door", "java:1", secs(60));
     let before = t.redis.calls();
     sleep(secs(2)).await;

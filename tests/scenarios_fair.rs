@@ -1,8 +1,8 @@
-//! Tests that are ported from Redisson: those of its fair lock, in virtual time.
+//! Tests that are ported from Redisson: the tests of its fair lock, in virtual time.
 //!
 //! A comment at each test names the test of Redisson. Where Redisson uses a Java thread, the test
 //! uses a task. Redisson's tests of scripts, `…Drift_Descrete`, are in
-//! `src/store/redis/kinds/fair/tests.rs`. Its tests of keys are in the same file and in
+//! `src/store/redis/kinds/fair/tests.rs`. Redisson's tests of keys are in the same file and in
 //! `src/store/redis/keys.rs` (`testNameMapper`).
 
 use std::sync::{
@@ -117,7 +117,7 @@ async fn five_hundred_tasks_each_hold_once_within_three_minutes() {
     let mut seen = t.order();
     seen.sort_unstable();
     assert_eq!(seen, (0..500).collect::<Vec<_>>());
-    // If they hold one after the other, they need a hundred seconds.
+    // If the tasks hold the lock one after the other, they need a hundred seconds.
     assert!((secs(100)..secs(180)).contains(&start.elapsed()), "{:?}", start.elapsed());
 }
 
@@ -228,7 +228,7 @@ async fn reentered_lock_is_free_after_two_releases() {
     }
 }
 
-// Waiters that give up.
+// Waiters that leave.
 
 #[derive(Clone, Copy, Debug)]
 enum Leaves {

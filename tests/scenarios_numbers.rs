@@ -1,4 +1,4 @@
-//! Tests that are ported from Redisson: those of its semaphore and its latch.
+//! Tests that are ported from Redisson: the tests of its semaphore and its latch.
 //!
 //! A comment at each test names the tests of Redisson. Sleeps are shorter and rounds are fewer.
 //!

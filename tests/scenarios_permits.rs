@@ -1,13 +1,14 @@
-//! Tests that are ported from Redisson: those of its expirable semaphore.
+//! Tests that are ported from Redisson: the tests of its expirable semaphore.
 //!
 //! A comment at each test names the test of Redisson. Two clients are the two sides of a test.
-//! Where Redisson returns an id, Leasehold returns a guard, whose ids have the form of Redisson's.
+//! Where Redisson returns an id, Leasehold returns a guard. The ids of the guard have the form of
+//! Redisson's ids.
 //!
 //! Tests without a counterpart:
 //!
 //! - `testGetInClusterNameMapper`: this store has one node, and the caller maps names.
 //! - the half of `testGetLeaseTime` about a permit without a lease: only Java can acquire such a
-//!   permit. `redis_permits.rs` shows how Leasehold reports it.
+//!   permit. `redis_permits.rs` shows how Leasehold reports such a permit.
 
 use std::{
     sync::{
@@ -47,7 +48,7 @@ impl Setup {
         self.one.clone().lease(lease)
     }
 
-    /// The numbers of free permits, of held ones, and of all.
+    /// The numbers of free permits, of held permits, and of all permits.
     async fn counts(&self) -> [i64; 3] {
         let free = self.other.available().await.unwrap();
         [free, self.other.acquired().await.unwrap(), self.other.total().await.unwrap()]

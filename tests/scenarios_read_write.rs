@@ -1,8 +1,8 @@
-//! Tests that are ported from Redisson: those of its read-write lock.
+//! Tests that are ported from Redisson: the tests of its read-write lock.
 //!
-//! As in `scenarios.rs`, a comment at each test names the test of Redisson, an owner replaces a
-//! Java thread, sleeps are shorter and rounds are fewer. Where Redisson tests its read lock as an
-//! `RLock`, the test uses both sides.
+//! A comment at each test names the test of Redisson. An owner replaces a Java thread, sleeps are
+//! shorter, and rounds are fewer. Where Redisson tests its read lock as an `RLock`, the test uses
+//! both sides.
 //!
 //! Tests without a counterpart:
 //!
@@ -49,7 +49,7 @@ async fn writes(lock: &ReadWriteLock) -> Option<LockGuard> {
 
 // testReadLockIsLocked
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_reads_only_after_acquire_read_with() {
+async fn writer_gets_a_read_hold_only_by_acquire_read_with() {
     let t = Setup::new().await;
     let writing = writes(&t.one).await.unwrap();
     assert!(!t.other.read().is_locked().await.unwrap());
@@ -270,7 +270,7 @@ async fn writer_count_is_stored_and_reader_count_is_local() {
 
 // testIsLocked, testIsLockedOtherThread, testLockUnlock
 #[tokio::test(flavor = "multi_thread")]
-async fn any_client_can_inspect_and_force_a_side() {
+async fn any_client_can_inspect_a_side_and_release_it_by_force() {
     let t = Setup::new().await;
     for _ in 0..2 {
         let reading = reads(&t.one).await.unwrap();
@@ -298,7 +298,7 @@ async fn revoked_guard_releases_no_other_hold() {
     release_guard(new).await;
 }
 
-/// The numbers of readers and of writers that hold now, as they count themselves.
+/// The numbers of readers and of writers that hold the lock now, as the tasks count themselves.
 #[derive(Default)]
 struct Room {
     readers: AtomicI32,
@@ -401,7 +401,7 @@ async fn dead_readers_block_a_writer_for_one_ttl_at_most() {
         release_guard(reading).await;
 
         // then the writer acquires at once if this release has removed all dead readers. Otherwise
-        // it acquires when the lease of the lock ends
+        // the writer acquires when the lease of the lock ends
         release_guard(entered(waiting).await).await;
         let took = began.elapsed();
         assert!(took >= least && took < most, "{dead}: {took:?}");

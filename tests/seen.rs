@@ -270,7 +270,8 @@ async fn task_that_waits_for_itself_is_logged_at_each_renewal() {
     sleep(secs(15)).await;
     assert!(world.lock.acquire_within(secs(20)).await.is_err());
     let reported = notes.of("self-wait detected: this client waits for a lock that it holds");
-    // The client looks for a self-wait when a waiter comes, and at each renewal.
+    // The client checks for a task that waits for its own hold when a waiter comes, and at each
+    // renewal.
     assert_eq!(reported.len(), 2, "{reported:?}");
     for (reported, held) in reported.iter().zip([15.0, 25.0]) {
         reported.is_about(&guard);
@@ -481,7 +482,7 @@ mod debug {
             guards.push(client.lock(format!("seat {n}")).unwrap().acquire().await.unwrap());
         }
 
-        // then the text of a guard shows its own hold, and not all others
+        // then the text of a guard shows only its own hold
         let text = format!("{:?}", guards[7]);
         assert!(!text.contains("seat 8"), "{} bytes", text.len());
         assert!(text.len() < 500, "{} bytes", text.len());

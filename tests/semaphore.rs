@@ -198,7 +198,10 @@ async fn semaphore_timeout_error_names_the_semaphore() {
     let both = [t.other.acquire_within(1, secs(5)), t.other.acquire_within(1, secs(5))];
     for error in join_all(both).await.into_iter().map(Result::unwrap_err) {
         assert!(error.is_busy() && !error.is_transient());
-        assert_eq!(error.to_string(), "timed out after 5s waiting for `pool`");
+        assert_eq!(
+            error.to_string(),
+            "timed out after 5s waiting for `pool`; retry later, or use a longer timeout"
+        );
     }
     assert_eq!(start.elapsed(), secs(5));
 }

@@ -1,8 +1,8 @@
 //! Checks that the code keeps the rules of the project, and that the documents describe it.
 //!
 //! The checks are about layers, script headers, length, documentation, names of tests, and links.
-//! Each check is a function from a text to complaints, and its comment states the rule. So a test
-//! can give a bad sample to the check: see the tests with `finds` in their names.
+//! Each check is a function that returns its complaints about a text, and its comment states the
+//! rule. So the tests with `finds` in their names can give a bad sample to a check.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -139,7 +139,7 @@ fn guide_explains_every_metric() {
 
 #[test]
 fn messages_lists_every_text_of_errors_and_logs() {
-    // The only strings in the blocking API are those of examples.
+    // The only strings in the blocking API are in examples.
     let shown = of_users().filter(|(path, _)| !path.starts_with("src/blocking/"));
     let shown = shown.flat_map(|(path, text)| shown_texts(&path, &text));
     let scripts = scripts().flat_map(|(path, text)| script_texts(&path, &text));
@@ -538,8 +538,8 @@ fn leftovers(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// In the library, only `store/redis` uses the crate `redis`, and none of its public items exposes
-/// a type of that crate.
+/// In the library, only `store/redis` uses the crate `redis`, and no public item exposes a type of
+/// this crate.
 fn foreign_types(path: &str, text: &str) -> Vec<String> {
     let code = code(text);
     let inside = path.starts_with("src/store/redis/");
@@ -657,7 +657,7 @@ fn function(signature: &str) -> Option<&str> {
 /// The documentation above the line `index`, without attributes.
 fn docs_above(lines: &[&str], index: usize) -> String {
     let above = lines[..index].iter().rev().map(|line| line.trim_start());
-    // There may be attributes within the documentation, and between it and the item.
+    // There may be attributes within the documentation, and between the documentation and the item.
     let docs = above.take_while(|line| {
         let is_code = line.is_empty() || line.ends_with(['}', '{', ';']);
         line.starts_with("///") || !is_code
@@ -1149,7 +1149,7 @@ type Api = BTreeSet<(String, String)>;
 /// Methods that only tasks have. A thread needs no `acquire_read_with`: while it has the write
 /// hold, it acquires a read hold by `acquire`.
 const FOR_TASKS_ALONE: [(&str, &str); 13] = [
-    // Methods for operators, who use the command `leasehold`, which is async.
+    // Operators use these methods by the command `leasehold`, which is async.
     ("Client", "client_info"),
     ("Client", "forced_releases"),
     ("Client", "inspect"),
@@ -1210,7 +1210,7 @@ fn methods(text: &str, macros: &str) -> Api {
 }
 
 /// The type of an `impl`: `Guard<Lock>` for `<K, B: Clone> Guard<Lock<K>, B> {`. An `impl` of a
-/// trait has none.
+/// trait has no such type.
 fn owner_of(head: &str) -> String {
     let (bounds, of) = match head.split_once("> ") {
         Some((bounds, of)) if head.starts_with('<') => (bounds, of),
@@ -1495,7 +1495,7 @@ fn tidy_finds_files_that_import_each_other() {
         let owned = |(path, text): &(&str, &str)| (format!("it/src/{path}"), (*text).to_owned());
         circles("it/src", &sources.iter().map(owned).collect::<Vec<_>>())
     };
-    // Circles of two files, with both forms of paths; of three files; and of a file and a folder.
+    // Circles of two files with both forms of paths, of three files, and of a file and a folder.
     let two = [("e/a.rs", "use super::{X, b::B};"), ("e/b.rs", "fn f() -> crate::e::a::A {}")];
     one(&check(&two), "it/src/e: a, b");
     let three = [
@@ -1512,8 +1512,8 @@ fn tidy_finds_files_that_import_each_other() {
     ];
     one(&check(&folder), "it/src: a, k");
 
-    // No circles: imports in one direction, in tests and in comments, and of the items of the
-    // folder itself.
+    // These imports form no circle: imports in one direction, in tests, in comments, and of the
+    // items of the folder itself.
     assert!(check(&[("a.rs", "use crate::b::B;"), ("b.rs", "use super::A;")]).is_empty());
     let test = "// crate::a\n\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n";
     assert!(check(&[("a.rs", "use crate::b::B;"), ("b.rs", test)]).is_empty());

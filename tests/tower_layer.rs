@@ -23,8 +23,8 @@ use self::example::LockLayer;
 const WORK: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A service whose requests are keys. A request with an empty key needs no lock. Records the
-/// highest number of requests that ran at the same time.
+/// A service whose requests are keys. A request with an empty key needs no lock. The service
+/// records the highest number of requests that ran at the same time.
 #[derive(Clone, Default)]
 struct Work {
     now: Arc<AtomicUsize>,

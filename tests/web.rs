@@ -1,4 +1,4 @@
-//! The web service of the examples: what it replies.
+//! The web service of the examples: its replies.
 
 #[expect(dead_code, reason = "its `main` is for `cargo run --example web`")]
 #[path = "../examples/web.rs"]

@@ -1,6 +1,6 @@
 //! Statistics.
 
-/// The quantile `q` of `values`, or 0 if there are none.
+/// The quantile `q` of `values`, or 0 if there are no values.
 #[must_use]
 pub fn percentile(values: &mut [u64], q: f64) -> u64 {
     values.sort_unstable();
@@ -8,7 +8,7 @@ pub fn percentile(values: &mut [u64], q: f64) -> u64 {
     values.get(at.min(values.len().saturating_sub(1))).copied().unwrap_or(0)
 }
 
-/// The median of `values`, or NaN if there are none.
+/// The median of `values`, or NaN if there are no values.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -21,7 +21,8 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Jain's fairness index. It is 1 if all shares are equal, and 1/n if one of n has everything.
+/// Jain's fairness index. It is 1 if all shares are equal, and 1/n if one of n shares is
+/// everything.
 #[must_use]
 pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();

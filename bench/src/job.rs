@@ -80,8 +80,8 @@ pub enum Job {
         /// The number of commands.
         count: usize,
     },
-    /// Sends messages, each of which contains the time when it was sent. The reply is [`Delays`]:
-    /// those of the replies to `PUBLISH`.
+    /// Sends messages, each of which contains the time when it was sent. The reply has the
+    /// [`Delays`] of the replies to `PUBLISH`.
     Publish {
         /// The channel.
         channel: String,
@@ -111,8 +111,8 @@ pub enum Job {
         /// The lock.
         name: String,
     },
-    /// Lets many tasks wait at a gate, and opens it. The reply is [`Delays`]: until each task has
-    /// passed.
+    /// Lets many tasks wait at a gate, and opens the gate. The reply has the [`Delays`] until each
+    /// task has passed.
     Wake {
         /// The number of tasks.
         tasks: usize,
@@ -131,7 +131,7 @@ pub enum Gate {
     Latch,
     /// A barrier for all tasks, and for one more task that opens it.
     Barrier,
-    /// A double barrier for the same tasks. They leave it after they have entered.
+    /// A double barrier for all tasks, and for one more task. All tasks enter, and then leave.
     DoubleBarrier,
 }
 
@@ -142,7 +142,7 @@ pub struct Paired {
     pub pairs: u64,
     /// The time from the start of the first task to the end of the last one.
     pub wall_ns: u64,
-    /// The processor time that this process used during that time.
+    /// The processor time that this process used during `wall_ns`.
     pub cpu_ns: u64,
     /// The median duration of a pair.
     pub p50_ns: u64,
@@ -155,8 +155,7 @@ pub struct Paired {
 pub struct Contended {
     /// The number of acquisitions before the end.
     pub entries: u64,
-    /// The number of acquisitions by another task than the task of this process that acquired
-    /// before.
+    /// The number of acquisitions whose previous holder in this process was another task.
     pub hand_overs: u64,
     /// The number of acquisitions while another task of this process held the lock.
     pub overlaps: u64,
@@ -164,8 +163,8 @@ pub struct Contended {
     pub longest_wait_ns: u64,
     /// The processor time that this process used.
     pub cpu_ns: u64,
-    /// If requested, an entry for each acquisition: the task, when it acquired, and when it started
-    /// to release.
+    /// If requested, an entry for each acquisition: the task, the time of the acquisition, and the
+    /// time when the task started to release.
     pub log: Vec<(u64, u64, u64)>,
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Porcupine reports only that no order of the operations is possible. These complaints name the
-// holds that caused it.
+// holds that caused this result.
 
 // most is the number of complaints of one kind that are printed for one object.
 const most = 10

@@ -13,7 +13,7 @@ import (
 // never is later than every recorded time.
 const never = math.MaxInt64
 
-// history is the content of a file. The holds are collected for each object.
+// history is the content of a file, with the holds of each object.
 type history struct {
 	objects []*object
 	// The windows in which holds may overlap: sorted, and without overlaps between them.
@@ -28,7 +28,7 @@ type object struct {
 	// "lock", "fair", "fenced", "election", "read_write", "semaphore", "permits" or "queue".
 	Kind    string `json:"kind"`
 	Permits int    `json:"permits"`
-	// Whether replicas acknowledge each grant, so that no failover may lose one.
+	// Whether replicas acknowledge each grant, so that no failover may lose a grant.
 	Replicated bool `json:"replicated"`
 
 	beliefs []belief
@@ -128,8 +128,8 @@ type story struct {
 	windows []window
 }
 
-// end has the time from which the process no longer believed that it held, the time of the reply to
-// the release, and whether the element of the hold is done.
+// end is the end of a hold: the time from which the process no longer believed that it held, the
+// time of the reply to the release, and whether the element is done.
 type end struct {
 	at, answered int64
 	done         bool
@@ -167,7 +167,7 @@ func (s *story) add(l line) error {
 }
 
 // enter keeps an acquisition. It drops an acquisition without a reply, because no process believed
-// in it.
+// that it held the lock.
 func (s *story) enter(l line) error {
 	o, known := s.byName[l.Name]
 	if !known {

@@ -20,8 +20,8 @@ func (v verdict) good() bool {
 	return v.result == porcupine.Ok && len(v.complaints) == 0
 }
 
-// said returns the result of Porcupine. If there are complaints although the result is Ok, it adds
-// a remark.
+// said returns the result of Porcupine. If the result is Ok but there are complaints, said adds a
+// remark.
 func (v verdict) said() string {
 	if v.result == porcupine.Ok && !v.good() {
 		return "Ok for Porcupine, but"
@@ -32,8 +32,8 @@ func (v verdict) said() string {
 const (
 	// The number of beliefs that are judged together.
 	longestPiece = 400
-	// The time for which Porcupine may search a piece. If it needs longer, the piece is checked with
-	// moments (see pieces.go).
+	// The time for which Porcupine may search a piece. If the search takes longer, the piece is
+	// checked with moments (see pieces.go).
 	patience = time.Second
 )
 
@@ -45,8 +45,8 @@ func judge(h *history) []verdict {
 	return all
 }
 
-// judgeObject judges each element of a queue separately: an element is a lock that nobody acquires
-// after it is done.
+// judgeObject judges each element of a queue separately. An element counts as a lock that nobody
+// may acquire after the element is done.
 func judgeObject(o *object, windows []window) verdict {
 	if o.Kind != "queue" {
 		return judgeLock(o, windows)

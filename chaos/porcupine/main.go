@@ -48,7 +48,7 @@ func check(path string, out io.Writer) error {
 	return nil
 }
 
-// report prints a line for each object and a summary. It returns true if all are Ok.
+// report prints a line for each object and a summary. It returns true if all objects are Ok.
 func report(verdicts []verdict, strays int, took time.Duration, out io.Writer) bool {
 	operations, wrong := 0, 0
 	for _, v := range verdicts {

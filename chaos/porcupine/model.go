@@ -2,8 +2,8 @@ package main
 
 import "github.com/anishathalye/porcupine"
 
-// state is the state of a lock: the numbers of its holders, its newest token, and, for an element,
-// whether it is done.
+// state is the state of a lock: the numbers of its holders, and its newest token. For an element of
+// a queue, it is also whether the element is done.
 type state struct {
 	exclusive, shared int
 	token             int64
@@ -35,8 +35,8 @@ func model(permits int, start state) porcupine.Model {
 	}
 }
 
-// enter grants a hold. An exclusive hold excludes every other one, shared holds exclude only
-// exclusive ones, and permits are granted up to their number.
+// enter grants a hold. An exclusive hold excludes every other hold. Shared holds exclude only
+// exclusive holds. Permits are granted up to their number.
 func (s state) enter(does step, permits int) (bool, state) {
 	if does.token != 0 {
 		if does.token <= s.token {
@@ -60,7 +60,7 @@ func (s state) enter(does step, permits int) (bool, state) {
 	}
 }
 
-// leave ends a hold. It is rejected if the hold does not exist.
+// leave ends a hold. If the hold does not exist, leave returns false.
 func (s state) leave(does step) (bool, state) {
 	s.done = s.done || does.done
 	if does.mode == "exclusive" || does.mode == "claim" {

@@ -10,15 +10,15 @@ type piece struct {
 	// Whether the element was done before this piece.
 	done bool
 	// The beliefs that have started before the piece and have not ended, and the beliefs that start in
-	// it.
+	// the piece.
 	carried, new []belief
 }
 
 // pieces cuts the history of an object. It leaves out the windows in which holds may overlap, and
 // cuts the rest after every `longest` beliefs, because the search in a short piece is quick.
 //
-// A cut allows no violation: a process that believes at the start of a piece that it holds counts
-// as a holder there.
+// A cut hides no violation. If a process believes that it holds when a piece starts, the process
+// counts as a holder in this piece.
 func pieces(o *object, windows []window, longest int) []piece {
 	if o.Replicated {
 		windows = nil
@@ -42,8 +42,8 @@ func cut(beliefs []belief, from, to int64, longest int) []piece {
 			continue
 		}
 		if b.asked <= from {
-			// The grant may lie in the window, and the new server may have lost its token. So the token is
-			// not checked.
+			// The grant may lie in the window, and the new server may have lost the token of this grant. So
+			// the token is not checked.
 			b.token = 0
 		}
 		if len(now.new) >= longest && b.from > now.new[len(now.new)-1].from {
@@ -88,7 +88,7 @@ func believing(beliefs []belief, at int64) []belief {
 
 // operations returns the operations for which Porcupine searches an order. A grant takes effect
 // between its request and its reply, and so does a release. A hold that was lost, or whose process
-// died, may end at any time after that.
+// died, may end at any time after the loss or the death.
 func (p piece) operations() []porcupine.Operation {
 	var all []porcupine.Operation
 	for _, b := range p.carried {
@@ -109,8 +109,9 @@ func (p piece) operations() []porcupine.Operation {
 }
 
 // moments returns the same operations, each at one moment: a grant at its reply, and an end at its
-// request. This makes each hold as short as possible, and a shorter hold excludes no other hold. If
-// any order is possible, this one is possible, too. So the result is the same without a search.
+// request. This makes each hold as short as possible. A shorter hold excludes no hold that a longer
+// one allows. So if any order is possible, the order of these moments is possible, too. The result
+// is the same without a search.
 func moments(operations []porcupine.Operation) []porcupine.Operation {
 	short := append([]porcupine.Operation(nil), operations...)
 	for i := range short {

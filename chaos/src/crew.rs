@@ -1,4 +1,4 @@
-//! All workers of a run: those with Leasehold, and those with the real Redisson.
+//! All workers of a run: workers with Leasehold, and workers with the real Redisson.
 
 use std::env;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::worker::{Shared, Worker, look};
 pub struct Plan {
     /// The URL of the servers.
     pub url: String,
-    /// The addresses for the first worker, which has its own links.
+    /// The addresses of the servers for the first worker, which has its own links to the servers.
     pub apart: Place,
     /// The objects of the contention.
     pub objects: Vec<Object>,
@@ -52,7 +52,7 @@ enum Language {
 }
 
 impl Crew {
-    /// Starts all workers, and waits until they are ready.
+    /// Starts all workers, and waits until all of them are ready.
     ///
     /// # Panics
     ///
@@ -98,8 +98,8 @@ impl Crew {
         self.workers.iter_mut().for_each(|(_, worker)| worker.rename(name, to));
     }
 
-    /// Orders all workers to release their holds, and to end. Returns the errors of workers that
-    /// did not end normally.
+    /// Orders all workers to release their holds and to end. Returns the errors of workers that did
+    /// not end normally.
     pub fn dismiss(mut self) -> Vec<String> {
         self.workers.iter_mut().for_each(|(_, worker)| worker.dismiss());
         let gone = self.workers.iter_mut().map(|(_, worker)| worker.wait_until_gone(FAREWELL));
@@ -155,7 +155,7 @@ impl Crew {
     }
 }
 
-/// The program of the worker with Leasehold. It is in the same folder as this program.
+/// The program of the worker with Leasehold. The worker is in the same folder as this program.
 fn rust() -> Command {
     let own = env::current_exe().expect("a running program has a path");
     Command::new(own.with_file_name("worker"))
@@ -172,5 +172,5 @@ const JAVA_THREADS: u64 = 3;
 /// The distance between the first hold numbers of two processes. No process has this many holds, so
 /// no two holds have the same number.
 const HOLDS: u64 = 1_000_000_000;
-/// The time in which a worker must release everything.
+/// The time in which a worker must release all its holds.
 const FAREWELL: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! The end of a run: all elements that are left in queues are claimed and done, and the dead
-//! waiters of fair locks leave their queues.
+//! The end of a run: all remaining elements of queues are claimed and reported as done, and dead
+//! waiters leave the wait queues of fair locks.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::orders::{Kind, Mode, Object};
 use crate::worker::{Shared, look};
 use crate::worker_event::WorkerEvent;
 
-/// Claims all elements until no queue has one, and records the claims. The claims of dead workers
+/// Claims elements until all queues are empty, and records the claims. The claims of dead workers
 /// end within a lease. Returns what failed.
 #[must_use]
 pub fn drain(client: &Client, objects: &[Object], record: &Shared, ttl: Duration) -> Vec<String> {
@@ -25,7 +25,7 @@ pub fn drain(client: &Client, objects: &[Object], record: &Shared, ttl: Duration
 }
 
 /// Acquires and releases each fair lock once. A grant proves that the dead waiters of the lock have
-/// left its queue. Returns what failed.
+/// left its wait queue. Returns what failed.
 #[must_use]
 pub fn clear_fair_queues(client: &Client, objects: &[Object]) -> Vec<String> {
     let fair = objects.iter().filter(|it| it.kind == Kind::Fair);

@@ -8,13 +8,13 @@ use crate::clock::Nanos;
 /// A kind of fault. Each kind is a row of the report.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Fault {
-    /// A worker is killed, and another one started.
+    /// A worker is killed, and another one is started.
     WorkerKilled,
     /// A worker is suspended, sometimes for longer than its leases last.
     WorkerStopped,
     /// The only server is killed, and started again with its data.
     ServerKilled,
-    /// A server is suspended for a short time, so that it is not replaced.
+    /// A server is suspended, but for too short a time to be replaced.
     ServerStopped,
     /// A server closes all connections of clients.
     ConnectionsKilled,
@@ -22,11 +22,11 @@ pub enum Fault {
     LinksCut,
     /// No client reaches a server: no bytes arrive, but no connection is closed.
     LinksBlackHoled,
-    /// A master is killed and replaced. Later it is started again.
+    /// A master is killed and replaced. Later this server is started again.
     MasterKilled,
-    /// A master is suspended until it is replaced. After that, it continues.
+    /// A master is suspended until it is replaced. Then this server continues.
     MasterStopped,
-    /// A master loses the links to all other servers, and clients still reach it.
+    /// A master loses the links to all other servers, but clients still reach this master.
     MasterCutOff,
     /// A master and one worker reach each other, but no other process.
     MasterAndWorkerCutOff,
@@ -69,7 +69,7 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// Whether another server replaces a master.
+    /// Whether this fault makes another server replace a master.
     #[must_use]
     pub fn replaces_a_master(self) -> bool {
         use Fault::{
@@ -99,13 +99,13 @@ impl Fault {
 pub struct HealedFault {
     /// The kind of fault.
     pub fault: Fault,
-    /// When it began.
+    /// When the fault began.
     pub from: Nanos,
     /// When the servers could serve again. Other parts of the fault may not have been healed yet.
     pub served: Nanos,
     /// When everything was healed.
     pub healed: Nanos,
-    /// Whether a server replaced another one, which may lose the latest grants.
+    /// Whether a server replaced another one. A replacement may lose the latest grants.
     pub failover: bool,
     /// The names whose recovery is measured. `None` means all names.
     pub names: Option<BTreeSet<String>>,

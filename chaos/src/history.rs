@@ -81,8 +81,8 @@ fn operations(number: u64, name: String, hold: &Hold) -> Vec<Value> {
     [Some(enter), end].into_iter().flatten().collect()
 }
 
-/// Each member of a multi-lock has a hold of its own in the history. Their numbers are this far
-/// apart, which is more than the number of holds of any process.
+/// In the history, a hold of a multi-lock is one hold of each member. The numbers of these holds
+/// have this distance, which is more than the number of holds of any process.
 const MEMBERS: u64 = 100_000_000;
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::process::Command;
 ///
 /// # Errors
 ///
-/// If the judge rejects the history, its output. If it could not be started, the reason.
+/// Returns the output of the judge if it rejects the history. Returns the reason if the judge could
+/// not be started.
 pub fn ask(history: &Path) -> Result<String, String> {
     let check: PathBuf = [env!("CARGO_MANIFEST_DIR"), "porcupine", "check.sh"].iter().collect();
     let run = Command::new(&check).arg(history).output();

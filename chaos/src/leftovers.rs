@@ -1,4 +1,4 @@
-//! Data that must not be in Redis after all workers have ended, but is.
+//! Finds data that is still in Redis after all workers have ended, although it should be gone.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -21,7 +21,8 @@ pub fn look(
 ) -> Vec<String> {
     let limit = now() + nanos(ttl + GRACE);
     loop {
-        // An expired permit becomes free only at the next request, which this loop sends.
+        // An expired permit becomes free only at the next request for the semaphore. This loop
+        // sends such requests.
         let found = [unavailable(client, objects), left(site, objects, closed_again)].concat();
         if found.is_empty() || now() > limit {
             return found;
@@ -30,7 +31,7 @@ pub fn look(
     }
 }
 
-/// Expirable semaphores of which a permit is missing.
+/// Lists the expirable semaphores whose number of free permits is wrong.
 fn unavailable(client: &Client, objects: &[Object]) -> Vec<String> {
     let mut found = vec![];
     for Object { name, permits, .. } in objects.iter().filter(|it| it.kind == Kind::Permits) {
@@ -42,7 +43,7 @@ fn unavailable(client: &Client, objects: &[Object]) -> Vec<String> {
     found
 }
 
-/// Lists those of `semaphores` that lack a permit.
+/// Lists the semaphores whose number of free permits is wrong.
 pub fn lacking(site: &dyn Site, semaphores: &[Object]) -> Vec<String> {
     let mut found = vec![];
     for Object { name, permits, .. } in semaphores {

@@ -2,7 +2,7 @@
 //! referee outside of Redis sees all holds with their times.
 //!
 //! `make chaos` executes a run, which starts in `src/bin/chaos.rs`. A worker is a process that
-//! follows [`Orders`](orders::Orders). It writes each of its actions to its pipe, as a
+//! follows [`Orders`](orders::Orders). A worker writes each of its actions to its pipe, as a
 //! [`WorkerEvent`](worker_event::WorkerEvent). The worker with Leasehold is in `src/bin/worker`.
 //! The worker with the real Redisson is `leasehold.interop.Contender`. The [`record`] collects the
 //! events, the [`referee`] finds violations, and the [`report`] counts them.

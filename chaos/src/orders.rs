@@ -31,7 +31,7 @@ pub struct Orders {
 pub struct Place {
     /// A URL with the addresses of some servers.
     pub url: String,
-    /// The ports of links, by the ports that servers announce.
+    /// The ports of the links to the servers. The key is the port that a server announces.
     pub ports: BTreeMap<u16, u16>,
 }
 
@@ -110,7 +110,7 @@ pub enum Mode {
 }
 
 impl Place {
-    /// The addresses for workers without links of their own. They use the announced ports.
+    /// The addresses for workers without links of their own. These workers use the announced ports.
     #[must_use]
     pub fn of_all(url: String) -> Self {
         Self { url, ports: BTreeMap::new() }
@@ -131,7 +131,7 @@ impl Object {
     #[must_use]
     pub fn new(kind: Kind, name: impl Into<String>) -> Self {
         // After a timeout, Redisson repeats a request. A semaphore then counts the request twice,
-        // and has no lease that would correct this.
+        // and no lease corrects the number.
         let java = !matches!(kind, Kind::Semaphore | Kind::Latch);
         Self { name: name.into(), kind, permits: 1, replicated: false, members: vec![], java }
     }

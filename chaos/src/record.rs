@@ -16,7 +16,7 @@ pub struct Record {
     pub holds: BTreeMap<u64, Hold>,
     /// The processes that were killed or have ended, and when.
     pub deaths: BTreeMap<String, Nanos>,
-    /// The elements of queues, and when the store confirmed each of them.
+    /// The elements of queues, and when the store confirmed each push.
     pub pushed: Vec<Push>,
     /// The writes to the resources of fenced locks, in the order in which they arrived.
     pub writes: Vec<Write>,
@@ -26,7 +26,7 @@ pub struct Record {
     pub opened: BTreeMap<String, Nanos>,
     /// The workers that have started, and when.
     pub ready: BTreeMap<String, Nanos>,
-    /// The errors of requests, and how often each of them came.
+    /// The errors of requests, and how often each error occurred.
     pub refusals: BTreeMap<String, u64>,
     /// Lines of workers that could not be parsed.
     pub nonsense: Vec<String>,
@@ -46,11 +46,12 @@ pub struct Hold {
     pub mode: Mode,
     /// When the worker sent the request.
     pub call: Nanos,
-    /// When the worker started to believe that it held. `None` if it never did.
+    /// When the worker started to believe that it held the object. `None` if the worker never
+    /// believed this.
     pub entered: Option<Nanos>,
-    /// The token, if it is a fenced lock.
+    /// The token, if the object has tokens.
     pub token: Option<u64>,
-    /// The claimed element, if it is a queue.
+    /// The claimed element, if the object is a queue.
     pub element: Option<String>,
     /// Whether the store has confirmed that the element is done.
     pub done: bool,
@@ -60,7 +61,7 @@ pub struct Hold {
     pub leaving: Option<Nanos>,
     /// When the worker received the reply to the release.
     pub left: Option<Nanos>,
-    /// The last time at which the worker believed that it held, if it did not release.
+    /// The last time at which the worker believed that it held the object, if it did not release.
     pub lost: Option<Nanos>,
 }
 
@@ -86,7 +87,7 @@ pub struct Write {
     pub token: u64,
     /// When the write arrived.
     pub at: Nanos,
-    /// Whether the gate accepted it.
+    /// Whether the gate accepted the write.
     pub accepted: bool,
 }
 
@@ -145,7 +146,8 @@ impl Record {
         self.entries.len()
     }
 
-    /// The time in which the worker believed that it held, or `None` if it never did.
+    /// The time in which the worker believed that it held the object. `None` if the worker never
+    /// believed this.
     #[must_use]
     pub fn belief(&self, hold: &Hold) -> Option<(Nanos, Nanos)> {
         let from = hold.entered?;

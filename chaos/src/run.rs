@@ -220,8 +220,8 @@ struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     /// The first grants since `healed_fault` was healed. A latch whose data was lost is open, so
-    /// workers may have passed it before the fault was healed. Such a worker does not come again,
-    /// so its pass counts, too.
+    /// workers may have passed it before the fault was healed. Such a worker does not pass the
+    /// latch again, so its earlier pass counts, too.
     fn since(record: &'a Record, healed_fault: &HealedFault) -> Self {
         let mut first = BTreeMap::new();
         for (at, hold) in record.entered_since(healed_fault.from) {
@@ -329,7 +329,7 @@ mod tests {
     use crate::worker_event::WorkerEvent;
 
     #[test]
-    fn latch_waits_show_recovery_during_a_fault_and_grants_after_it() {
+    fn latch_waits_during_and_grants_after_a_fault_show_recovery() {
         let mut record = Record::default();
         let asked =
             [("door", Mode::Exclusive, 4), ("latch", Mode::Pass, 4), ("gate", Mode::Exclusive, 6)];

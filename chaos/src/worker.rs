@@ -36,7 +36,7 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// If it cannot be started.
+    /// If the process cannot be started.
     #[must_use]
     pub fn start(mut command: Command, orders: &Orders, record: &Shared) -> Self {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -64,7 +64,7 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// If it is not ready within half a minute, or if it uses another clock.
+    /// If the worker is not ready within half a minute, or uses another clock.
     pub fn wait_until_ready(&self, started: u64) {
         let limit = started + nanos(START);
         while !look(&self.record).ready.contains_key(&self.process) {
@@ -87,7 +87,7 @@ impl Worker {
         self.signal(Signal::CONT);
     }
 
-    /// Kills the worker. After this call, the record has all events that it has written.
+    /// Kills the worker. After this call, the record has all events that the worker has written.
     pub fn kill(&mut self) {
         // This fails if the process has already ended.
         self.child.kill().ok();
@@ -102,8 +102,8 @@ impl Worker {
         self.order(&Order::Stop);
     }
 
-    /// Waits until the worker has ended, and kills it after `limit`. Returns an error if it did not
-    /// end normally.
+    /// Waits until the worker has ended, and kills the worker after `limit`. Returns an error if
+    /// the worker did not end normally.
     pub fn wait_until_gone(&mut self, limit: Duration) -> Option<String> {
         let limit = now() + nanos(limit);
         loop {

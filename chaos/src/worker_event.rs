@@ -11,18 +11,18 @@ use crate::orders::Mode;
 pub enum WorkerEvent {
     /// The worker is connected and ready.
     Ready {
-        /// When it was ready.
+        /// When the worker was ready.
         at: Nanos,
     },
     /// The worker sends a request for a name.
     Ask {
-        /// The number of the hold, if it is granted.
+        /// The number of the hold, if the request is granted.
         hold: u64,
         /// The name.
         name: String,
         /// The mode of the hold.
         mode: Mode,
-        /// When it sends the request.
+        /// When the worker sends the request.
         call: Nanos,
     },
     /// The request was granted.
@@ -31,26 +31,27 @@ pub enum WorkerEvent {
         hold: u64,
         /// When the worker received the reply.
         at: Nanos,
-        /// The token, if it is a fenced lock.
+        /// The token, if the object has tokens.
         token: Option<u64>,
-        /// The claimed element, if it is a queue.
+        /// The claimed element, if the object is a queue.
         #[serde(default)]
         element: Option<String>,
     },
     /// The worker gave up without a hold.
     GaveUp {
-        /// The number of the hold that it will never have.
+        /// The number that the hold would have had.
         hold: u64,
-        /// When it gave up.
+        /// When the worker gave up.
         at: Nanos,
         /// The reason.
         why: String,
     },
-    /// The worker starts to release. From then on, it does not believe that it holds.
+    /// The worker starts to release. From then on, the worker does not believe that it holds the
+    /// object.
     Leaving {
         /// The number of the hold.
         hold: u64,
-        /// When it starts to release.
+        /// When the worker starts to release.
         at: Nanos,
     },
     /// The store has confirmed the release.
@@ -72,7 +73,7 @@ pub enum WorkerEvent {
     Lost {
         /// The number of the hold.
         hold: u64,
-        /// When the worker believed for the last time that it held.
+        /// When the worker believed for the last time that it held the object.
         at: Nanos,
     },
     /// The worker writes to the resource of a fenced lock.
@@ -83,7 +84,7 @@ pub enum WorkerEvent {
         hold: u64,
         /// The token of the write.
         token: u64,
-        /// When it writes.
+        /// When the worker writes.
         at: Nanos,
     },
     /// The store has confirmed that these elements are in the queue.

@@ -87,7 +87,7 @@ try {
   const names = async () => (await page.locator('td.name').allTextContents());
   await until('all objects are shown', async () => (await names()).includes('reports/daily') && (await names()).includes('orders/42'));
 
-  // A name is text, whatever it contains.
+  // The page shows each name as text, even if the name contains HTML.
   assert.ok((await names()).includes(evil));
   assert.equal(await page.locator('#rows img').count(), 0);
   // The address of the page does not keep the token.
@@ -127,12 +127,12 @@ try {
   await page.getByRole('button', { name: 'Release by force', exact: true }).click();
   await until('it is released', () => redis('EXISTS', 'legacy/import') === '0');
   await until('it is an event', async () => (await page.locator('#log').innerText()).includes('forced'));
-  // A narrow window has no sideways scroll.
+  // The page does not scroll sideways in a narrow window.
   await page.setViewportSize({ width: 420, height: 900 });
   await sleep(500);
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
 
-  // The page shows failures, and when they end.
+  // The page shows a failure until it ends.
   const alarms = () => page.locator('#alarms').textContent();
   ui.kill('SIGSTOP');
   await until('a frozen leasehold ui is shown', async () => (await alarms()).includes('no connection'));

@@ -5,7 +5,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Parser};
 use clap_complete::Shell;
 
-/// Leading spaces keep the lines apart in the man page.
+/// The leading spaces keep these lines separate in the man page.
 const VARIABLES: &str = "\
 Variables of COMMAND:
   LOCK_HELD      1
@@ -71,7 +71,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) side: Side,
 
-    /// Lets this many commands run at the same time. All of them must give the same number
+    /// Lets at most N commands run at the same time. All these commands must give the same N
     #[arg(long, value_name = "N", conflicts_with_all = ["fenced", "shared", "exclusive"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
 
@@ -79,8 +79,8 @@ pub(crate) struct Run {
     #[arg(long, conflicts_with_all = ["shared", "exclusive"])]
     pub(crate) fenced: bool,
 
-    /// Commands acquire in the order in which they began to wait. Commands with and without this
-    /// option exclude each other, but must not wait for the same name
+    /// Commands acquire the lock in the order in which they began to wait. Commands with and
+    /// without this option exclude each other, but must not wait for the same name
     #[arg(long, conflicts_with_all = ["fenced", "shared", "exclusive", "permits"])]
     pub(crate) fair: bool,
 
@@ -99,7 +99,7 @@ pub(crate) struct Run {
     pub(crate) once_per: Option<Duration>,
 
     /// The time between TERM and KILL if the lock is lost: at most half of the lease [default: 5s,
-    /// or a third of the lease]
+    /// or a third of the lease if this is shorter]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
 
@@ -208,16 +208,16 @@ pub(crate) struct Wait {
     pub(crate) name: String,
 }
 
-/// Campaigns in an election, and runs a command while it leads.
+/// Campaigns in an election, and runs a command while this process leads.
 ///
-/// Waits until it leads, runs the command, and steps down when the command ends. If the leadership
-/// is lost, it stops the command as `leasehold run` does. Without COMMAND it prints its value and
-/// its term as soon as it leads, and leads until it gets a signal. The exit codes are those of
-/// `leasehold run`.
+/// Waits until this process leads, runs the command, and steps down when the command ends. If the
+/// leadership is lost, leasehold stops the command as `leasehold run` does. Without COMMAND,
+/// leasehold prints its value and its term as soon as it leads, and leads until it gets a signal.
+/// The exit codes are those of `leasehold run`.
 #[derive(Args, Debug)]
 #[command(after_help = VARIABLES)]
 pub(crate) struct Elect {
-    /// Prints each leader and its term, and is not a candidate
+    /// Prints each leader and its term. This process is not a candidate
     #[arg(long, conflicts_with_all = ["value", "http", "grace", "command"])]
     pub(crate) observe: bool,
 
@@ -230,8 +230,8 @@ pub(crate) struct Elect {
     #[arg(long)]
     pub(crate) value: Option<String>,
 
-    /// Replies to HTTP requests with the leader: with status 200 if this process leads, else with
-    /// 503
+    /// Replies to HTTP requests with the leader as JSON. The status is 200 if this process leads,
+    /// else 503
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<SocketAddr>,
 
@@ -240,8 +240,8 @@ pub(crate) struct Elect {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
     pub(crate) ttl: Duration,
 
-    /// The time between TERM and KILL if the leadership is lost: at most half of the lease [default:
-    /// 5s, or a third of the lease]
+    /// The time between TERM and KILL if the leadership is lost: at most half of the lease
+    /// [default: 5s, or a third of the lease if this is shorter]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
 
@@ -268,9 +268,9 @@ pub(crate) struct Show {
 
 /// Lists the objects in Redis, one line for each.
 ///
-/// It reads the keys by SCAN, on a cluster at every node. A free lock is not listed, because it has
-/// no key. A semaphore or a latch without holders looks like any number: see --numbers. Maps, sets
-/// and queues look like the data of other programs: see --data.
+/// Reads the keys by SCAN, at every node of a cluster. A free lock is not listed, because it has no
+/// key. A latch, or a semaphore without holders, looks like a number of another program: see
+/// --numbers. Maps, sets and queues look like the data of other programs: see --data.
 #[derive(Args, Debug)]
 pub(crate) struct List {
     /// Prints a line of JSON for each object
@@ -281,7 +281,8 @@ pub(crate) struct List {
     #[arg(long)]
     pub(crate) numbers: bool,
 
-    /// Also lists maps, sets and queues without claims, and hashes, sets and lists of other programs
+    /// Also lists maps, sets and queues without claims, and hashes, sets and lists of other
+    /// programs
     #[arg(long)]
     pub(crate) data: bool,
 
@@ -299,9 +300,9 @@ pub(crate) struct Top {
     pub(crate) watching: Watching,
 }
 
-/// Serves a page that shows locks live, on this machine.
+/// Serves a web page that shows locks live, by default only to this machine.
 ///
-/// Prints the address of the page. Anyone who reaches that address can read it.
+/// Prints the address of the page. Anyone who reaches this address can read the page.
 #[derive(Args, Debug)]
 pub(crate) struct Ui {
     #[command(flatten)]
@@ -315,7 +316,8 @@ pub(crate) struct Ui {
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
 
-    /// Allows the page to release locks by force. The printed address has the token that this needs
+    /// Allows the page to release locks by force. The printed address has the token for these
+    /// releases
     #[arg(long)]
     pub(crate) allow_force: bool,
 }
@@ -334,31 +336,30 @@ pub(crate) struct Watching {
 
 /// Checks the servers, the permissions and the objects, and prints findings with their remedies.
 ///
-/// It also acquires and releases a lock of its own, NAME:leasehold-doctor. Exits with 0 if there
-/// are only notes, with 1 after a warning, with 2 after an error, and with 69 if Redis is
-/// unreachable.
+/// Also acquires and releases the lock NAME:leasehold-doctor. Exits with 0 if there are only notes,
+/// with 1 after a warning, with 2 after an error, and with 69 if Redis is unreachable.
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
     /// Prints JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// The user whose permissions are checked [default: that of the URL]
+    /// The user whose permissions are checked [default: the user of the URL]
     #[arg(long)]
     pub(crate) user: Option<String>,
 
-    /// The lease that clients use. The latency is compared with it
+    /// The lease that clients use. The latency is compared with this lease
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) ttl: Duration,
 
-    /// The only object to check, and the name whose permissions are checked [default: all objects,
-    /// and only the permissions for commands]
+    /// The only object to check, and the name whose permissions are checked [default: checks all
+    /// objects, but only the permissions for commands]
     pub(crate) name: Option<String>,
 }
 
 /// Measures for some seconds how fast this server serves locks.
 ///
-/// It acquires and releases locks of its own as fast as it can, and leaves no keys behind.
+/// Acquires and releases locks of its own as fast as possible, and leaves no keys behind.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
     /// Prints JSON
@@ -401,7 +402,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Returns the timeout, or `None` if there is none.
+    /// Returns the timeout, or `None` to wait without a limit.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         if self.nonblock { Some(Duration::ZERO) } else { self.wait }
     }
@@ -415,7 +416,7 @@ impl Waiting {
     }
 }
 
-/// The kind of lock, and its side.
+/// The kind of lock: a plain lock, or a side of a read-write lock.
 #[derive(Args, Debug)]
 pub(crate) struct Side {
     /// Shares a read-write lock with other commands that give --shared
@@ -431,8 +432,8 @@ pub(crate) struct Side {
 /// How the server is found.
 #[derive(Args, Debug)]
 pub(crate) struct Server {
-    /// The URL of the server, without a password [default: the first of REDIS_URL, the file
-    /// leasehold/url in $XDG_CONFIG_HOME or ~/.config, and the file /etc/leasehold/url]
+    /// The URL of the server, without a password [default: the first that exists of REDIS_URL, the
+    /// file leasehold/url in $XDG_CONFIG_HOME or ~/.config, and the file /etc/leasehold/url]
     #[arg(long, global = true, value_name = "URL", conflicts_with = "url_file")]
     pub(crate) url: Option<String>,
 
@@ -441,8 +442,8 @@ pub(crate) struct Server {
     pub(crate) url_file: Option<PathBuf>,
 }
 
-/// The longest duration. The clocks of Redis and of this process may not be able to represent the
-/// end of a longer one.
+/// The longest accepted duration. The clocks of Redis and of this process may be unable to
+/// represent the end of a longer duration.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Parses seconds, such as `1.5`, or a number with a unit.

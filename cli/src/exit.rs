@@ -29,7 +29,7 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// After a signal, the exit code is this number plus the number of the signal.
 pub(crate) const SIGNALLED: u8 = 128;
 
-/// The end of this process: a code, and its reason.
+/// Why this process ends: the exit code, and the reason as a text.
 #[derive(Debug)]
 pub(crate) struct Exit {
     pub(crate) code: u8,
@@ -77,7 +77,7 @@ impl From<Error> for Exit {
 
 /// Writes one line to stderr.
 pub(crate) fn say(line: &str) {
-    // If stderr fails, the exit code still shows the result.
+    // If stderr cannot be written, the exit code still shows the result.
     drop(writeln!(io::stderr(), "leasehold: {}", on_one_line(line)));
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn on_one_line(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Returns whether a terminal does not show the character, or changes the direction of its text.
+/// Returns whether a terminal does not show `c`, or changes the direction of text because of `c`.
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}')

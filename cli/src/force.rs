@@ -12,7 +12,8 @@ use crate::{
 pub(crate) const QUESTION: &str =
     "The holders work on until they notice. Release the lock by force?";
 
-/// A held lock, with the holders that the user was shown. A release by force ends only their holds.
+/// A held lock, and the holders that the user was shown. A release by force ends only the holds of
+/// these holders.
 #[derive(Debug)]
 pub(crate) struct Forcible {
     found: Inspection,
@@ -69,9 +70,9 @@ impl Forcible {
         self.found.holders.iter().flat_map(of).collect()
     }
 
-    /// Releases the holders that were shown, and calls `released` for each that still held the
-    /// lock. Records each release for an audit, and publishes it. `how` names the command, and
-    /// perhaps its user.
+    /// Releases the holds of the holders that were shown. Calls `released` for each holder that
+    /// still held the lock. Each release is recorded for an audit, and published. `how` describes
+    /// the command, such as `unlock --force`.
     pub(crate) async fn release(
         &self,
         how: &str,
@@ -106,14 +107,13 @@ impl Forcible {
     }
 }
 
-/// Releases the hold of `holder` and records the release. If there is no hold, records nothing.
+/// Releases the hold of `holder` and records the release. If `holder` has no hold, records nothing.
 async fn end(lock: &Lock, holder: &Holder, by: &str) -> Result<bool, Error> {
     let owner = holder.owner();
     Ok(lock.held_by(owner).await? > 0 && lock.force_release_owner(owner, by).await?)
 }
 
-/// Returns a text that names the user, the machine, the process and the command. The end of a long
-/// reason is cut off.
+/// Returns the text for the audit record: the user, the machine, the process and the command.
 fn by(how: &str) -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| env::var(name).ok());
     let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());

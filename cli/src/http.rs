@@ -1,4 +1,5 @@
-//! The part of HTTP/1 that `ui` and `elect` need: strict, with one request for each connection.
+//! The part of HTTP/1 that `ui` and `elect` need. The parser is strict, and each connection has one
+//! request.
 
 use std::{
     collections::VecDeque, convert::Infallible, future::Future, net::SocketAddr, sync::Arc,
@@ -14,7 +15,7 @@ use tokio::{
 
 use crate::exit::Exit;
 
-/// The highest number of connections at the same time, and the longest time for one.
+/// The highest number of connections at the same time, and the longest time of one connection.
 const CONNECTIONS: usize = 64;
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -44,7 +45,8 @@ pub(crate) async fn serve(listener: TcpListener, site: impl Site) -> Infallible 
             continue;
         };
         open.retain(|it| !it.is_finished());
-        // Connections without a request must not keep others out, so the oldest one is closed.
+        // Clients that send no request must not block other clients, so the oldest connection is
+        // closed.
         if open.len() == CONNECTIONS
             && let Some(oldest) = open.pop_front()
         {
@@ -173,7 +175,7 @@ pub(crate) struct Response {
     /// The methods that the path allows, if the request has another method.
     allow: Option<&'static str>,
     body: String,
-    /// Whether the body is sent. Its length is always in the head.
+    /// Whether the body is sent. The length of the body is always in the head.
     has_body: bool,
 }
 
@@ -225,7 +227,7 @@ impl Response {
         Self::error("400 Bad Request")
     }
 
-    /// Writes the response. A failure is ignored, because the client may have left.
+    /// Writes the response. A failure is ignored, because the client may have disconnected.
     pub(crate) async fn write(&self, stream: &mut (impl AsyncWrite + Unpin)) {
         let allowed = match &self.nonce {
             Some(nonce) => format!(

@@ -21,7 +21,7 @@ use crate::{
 /// The number of objects that are read at the same time.
 const AT_ONCE: usize = 64;
 
-/// The library reads at most this number of holders, and this number of waiters, of an object.
+/// The highest number of holders, and of waiters, that the library reads of one object.
 const MOST: usize = 1_000;
 
 pub(crate) async fn show(server: &Server, show: &Show) -> Result<u8, Exit> {
@@ -54,7 +54,8 @@ pub(crate) async fn show(server: &Server, show: &Show) -> Result<u8, Exit> {
     }
 }
 
-/// Returns the last releases of `name` by force, or none if the user may not read them.
+/// Returns the last releases of `name` by force. If the Redis user may not read the records of
+/// these releases, returns an empty list.
 async fn records_of(client: &Client, name: &str) -> Vec<ForcedRelease> {
     match client.forced_releases().await {
         Ok(forced) => forced.into_iter().filter(|it| it.name == name).collect(),
@@ -66,7 +67,7 @@ async fn records_of(client: &Client, name: &str) -> Vec<ForcedRelease> {
     }
 }
 
-/// Returns the records of `name`, or of all locks, as lines.
+/// Returns a line for each release by force of `name`, or of all locks.
 pub(crate) fn records(all: &[ForcedRelease], name: Option<&str>) -> Vec<String> {
     let of_name = all.iter().filter(|it| name.is_none_or(|name| it.name == name));
     let line = |it: &ForcedRelease| {
@@ -261,7 +262,7 @@ pub(crate) fn process(holder: &Holder) -> Option<String> {
     Some(format!("{}{}", holder.client()?, reason.unwrap_or_default()))
 }
 
-/// Returns for how long the client has held the object, by its own report.
+/// Returns for how long `holder` has held the object, as its client reports.
 fn held_for(holder: &Holder) -> String {
     let since = holder.held_since().and_then(|since| since.elapsed().ok());
     since.map(|held| format!(", for {}", seconds(held))).unwrap_or_default()
@@ -330,12 +331,12 @@ fn as_json(found: &Inspection) -> Value {
     })
 }
 
-/// What an operator should check.
+/// A state of an object that an operator should check.
 #[derive(Debug)]
 pub(crate) struct Odd {
     pub(crate) text: &'static str,
-    /// The caller replaces `NAME` by the name, and `ASIDE` by the key of the elements of the queue
-    /// that were set aside.
+    /// The caller replaces `NAME` by the name of the object. For a queue, the caller replaces
+    /// `ASIDE` by the key of the elements that were set aside.
     pub(crate) remedy: &'static str,
 }
 
@@ -390,7 +391,7 @@ fn lease(remaining: Option<Duration>) -> String {
     }
 }
 
-/// Returns the number of waiters: those in the queue, or the subscribers if there are more.
+/// Returns the number of waiters: the queue entries, or the subscribers if there are more of these.
 fn waiting(found: &Inspection) -> String {
     match found.waiting() {
         queued if queued == found.waiters.len() => at_least(queued),
@@ -398,7 +399,7 @@ fn waiting(found: &Inspection) -> String {
     }
 }
 
-/// Returns a number of holders or waiters, with a `+` if there may be more of them.
+/// Returns a number of holders or waiters, with a `+` if the object may have more.
 fn at_least(count: usize) -> String {
     if count < MOST { count.to_string() } else { format!("{count}+") }
 }

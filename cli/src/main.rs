@@ -1,8 +1,8 @@
 //! The command `leasehold`.
 //!
-//! `leasehold run` and `elect` start this program in two more modes, which users never type.
-//! `__start` becomes the command. `__watch` outlives `leasehold run`, to kill that command. See
-//! `run/mod.rs`.
+//! `leasehold run` and `elect` start this program in two more modes, which users never type. In the
+//! mode `__start`, the process becomes the command. In the mode `__watch`, the process outlives
+//! `leasehold run`, to kill the command. See `run/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -75,13 +75,13 @@ fn command() -> ExitCode {
     }
 }
 
-/// Runs `work` on the main thread. The command of `run` must be started there, because the kernel
-/// kills the command when the thread that started it ends.
+/// Runs `work` on the main thread. The command of `run` must be started on this thread, because the
+/// kernel kills the command when the thread that started the command ends.
 fn in_this_thread(work: impl Future<Output = Result<u8, Exit>>) -> Result<u8, Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Exit::os("start", "runtime", &error))?;
     let ended = runtime.block_on(work);
-    // Does not wait for a DNS lookup, which may still take long after a signal.
+    // A DNS lookup may still take long after a signal. This call does not wait for the lookup.
     runtime.shutdown_background();
     ended
 }

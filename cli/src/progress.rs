@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// A command that takes less time than this shows nothing.
+/// A command that takes less time than this shows no progress.
 const QUIET: Duration = Duration::from_secs(1);
 
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -15,8 +15,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// The number of characters of the bar.
 const WIDTH: usize = 30;
 
-/// A line on stderr that each step overwrites, if stderr is a terminal. The line disappears at the
-/// end.
+/// A progress line on stderr, if stderr is a terminal. Each step overwrites the line, and the drop
+/// of this value erases it.
 pub(crate) struct Progress {
     /// The earliest time to write the next line, or `None` if stderr is not a terminal.
     next: Option<Instant>,
@@ -57,7 +57,7 @@ impl Drop for Progress {
     }
 }
 
-/// Replaces the line. If the terminal is gone, the failure is ignored.
+/// Replaces the progress line by `text`. Ignores a failure, because the terminal may be gone.
 fn write(text: &str) {
     drop(write!(io::stderr(), "\r\x1b[K{text}"));
 }

@@ -1,5 +1,5 @@
-//! `leasehold lock`, `renew`, `unlock` and `wait`: holds that outlive the process that acquired
-//! them, for scripts. The token of a hold is its owner in Redis.
+//! `leasehold lock`, `renew`, `unlock` and `wait`, for scripts. A hold of `leasehold lock` outlives
+//! the process that acquired it. The token of such a hold is its owner in Redis.
 
 use std::{
     io::{self, BufRead, IsTerminal, Write},
@@ -56,7 +56,8 @@ pub(crate) async fn lock(server: &Server, lock: &Lock) -> Result<u8, Exit> {
     failed
 }
 
-/// Acquires `wanted`, or the fenced lock of its name. Returns `None` if another owner has it.
+/// Acquires `wanted`, or with `--fenced` the fenced lock of the same name. Returns `None` if
+/// another owner holds the lock.
 async fn acquire(
     client: &Client,
     lock: &Lock,
@@ -71,8 +72,8 @@ async fn acquire(
     }
 }
 
-/// Prints the token of a hold, and leaves the hold to the reader. If there is no reader, the hold
-/// is released.
+/// Prints the token of a hold, and leaves the hold in Redis. If the token cannot be printed,
+/// releases the hold.
 async fn hand_out(lock: &Lock, hold: Hold) -> Result<(), Exit> {
     match write(&(description(lock, &hold) + "\n")) {
         Ok(()) => {
@@ -117,9 +118,9 @@ pub(crate) async fn unlock(server: &Server, unlock: &Unlock) -> Result<u8, Exit>
     }
 }
 
-/// Returns the lock `name`, or the requested side of it. Fails if `name` is a read-write lock and
-/// no side is requested. Such a lock has more in Redis than its owner, so a request for a plain
-/// lock would change only a part of it.
+/// Returns the lock `name`, or the requested side of the read-write lock `name`. Fails if `name` is
+/// a read-write lock and no side is requested. A request for a plain lock would change only a part
+/// of the data of a read-write lock.
 async fn of_same_side(
     client: &Client,
     operation: &str,
@@ -137,7 +138,7 @@ async fn of_same_side(
                 );
                 return Err(Exit::new(DATA, text));
             }
-            // If the user may not read the whole object, the request to the lock itself decides.
+            // If the Redis user may not inspect the object, this check is skipped.
             Ok(_) | Err(Error::Forbidden { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -159,8 +160,8 @@ fn ended(operation: &str, name: &str) -> Exit {
     Exit::new(LOST, format!("{operation} `{name}`: {cause}; check the result of the work"))
 }
 
-/// Releases the holders that the user was shown. A client that acquires the lock during the
-/// question keeps it.
+/// Releases the holds that the user was shown. If another client acquires the lock before the user
+/// confirms, that client keeps the lock.
 async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     let name = &unlock.name;
     let held = Forcible::find(client, name).await?;
@@ -178,7 +179,7 @@ async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     Ok(0)
 }
 
-/// Shows the holders, and returns whether the user confirms.
+/// Shows the holders, and returns whether the user confirms the release by force.
 fn is_confirmed(held: &Forcible) -> Result<bool, Exit> {
     let name = held.name();
     if !io::stdin().is_terminal() {

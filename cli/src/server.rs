@@ -57,7 +57,7 @@ pub(crate) async fn report_outages(client: &Client) -> Infallible {
             was_up = health.commands_up;
             let a_node = || "a node of the cluster does not reply".into();
             say(&match was_up {
-                true => "reach server: it replies again".into(),
+                true => "reach server: the server replies again".into(),
                 false => {
                     let cause = health.unavailable_reason.unwrap_or_else(a_node);
                     format!("reach server: {cause}; still waiting")
@@ -101,7 +101,7 @@ fn url(server: &Server) -> Result<Url, Exit> {
         Err(VarError::NotUnicode(_)) => {
             return Err(Exit::new(
                 USAGE,
-                "read `$REDIS_URL`: it is not UTF-8; encode its password",
+                "read `$REDIS_URL`: the URL is not UTF-8; encode its password",
             ));
         }
         Err(VarError::NotPresent) => {}
@@ -115,8 +115,8 @@ fn url(server: &Server) -> Result<Url, Exit> {
     Err(Exit::new(USAGE, "find server: no URL is given; set REDIS_URL, or use --url or --url-file"))
 }
 
-/// Returns the files that are read without an option. An empty variable would name a file in the
-/// current folder, so it counts as not set.
+/// Returns the files that are read if neither an option nor `REDIS_URL` has the URL. An empty
+/// variable would name a file in the current folder, so an empty variable counts as not set.
 fn files() -> impl Iterator<Item = PathBuf> {
     let folder = |name| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
     let user = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));

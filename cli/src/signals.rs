@@ -8,8 +8,8 @@ use tokio::{
 
 use crate::exit::{Exit, SIGNALLED};
 
-/// The signals that are forwarded. In the foreground of a terminal, TSTP is not caught, because the
-/// shell must see that this process stops, too.
+/// The signals that `run` forwards to its command. In the foreground of a terminal, TSTP is not
+/// caught, because the shell must see that this process stops, too.
 const FORWARDED: [Signal; 9] = [
     Signal::INT,
     Signal::TERM,
@@ -30,8 +30,8 @@ const FATAL: [Signal; 6] =
 pub(crate) struct Signals(UnboundedReceiver<Signal>);
 
 impl Signals {
-    /// Catches the signals of `FORWARDED`, and not TSTP if `in_terminal`. Does not catch signals
-    /// that this process ignores from its start, as under `nohup`.
+    /// Catches the signals of `FORWARDED`, but not TSTP if `in_terminal` is true. Does not catch
+    /// signals that this process ignores from its start, as under `nohup`.
     pub(crate) fn catch(in_terminal: bool) -> Result<Self, Exit> {
         let (sender, receiver) = unbounded_channel();
         let ignored = ignored();
@@ -52,12 +52,12 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> Signal {
         match self.0.recv().await {
             Some(signal) => signal,
-            // All signals are ignored.
+            // This process ignores all signals of `FORWARDED`, so no task sends any.
             None => std::future::pending().await,
         }
     }
 
-    /// Waits for a signal that would end a process.
+    /// Waits for a signal that ends a process without a handler.
     pub(crate) async fn fatal(&mut self) -> Signal {
         loop {
             match self.next().await {

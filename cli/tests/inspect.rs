@@ -45,7 +45,7 @@ fn lock_is_shown_with_its_holder_waiters_and_token() {
     holder.write("\n");
 }
 
-/// Waiting Redisson clients are subscribers only. Once, `ls` counted the queue alone.
+/// Waiting Redisson clients are only subscribers. Former bug: `ls` counted only the wait queue.
 #[test]
 fn subscribers_count_as_waiters() {
     let redis = Redis::start();
@@ -106,7 +106,7 @@ fn show_lists_a_fair_queue_and_marks_an_overdue_head() {
     let waiters = shown["waiters"].as_array().unwrap();
     assert_eq!((&waiters[0]["owner"], &waiters[0]["overdue"]), (&OTHER.into(), &true.into()));
     assert_eq!((&waiters[1]["owner"], &waiters[1]["overdue"]), (&OWNER.into(), &false.into()));
-    // If a queue is left without its lock, `show` still shows it.
+    // If the wait queue is left without the key of its lock, `show` still shows the lock.
     redis.command(&["DEL", "door"]);
     assert_eq!(json(&redis, "door")["kind"], "fair lock");
 }
@@ -259,7 +259,7 @@ fn queue_is_shown_with_its_claims_when_its_list_is_empty() {
     assert_eq!(texts(&json(&redis, "mail")["odd"]), ["elements were set aside"]);
 }
 
-/// Once, `show` printed that no client waits.
+/// Former bug: `show` printed that no client waits at a barrier.
 #[test]
 fn barrier_is_shown_with_its_members_and_its_generation() {
     let redis = Redis::start();
@@ -451,7 +451,7 @@ fn show_omits_a_reader_without_a_lease_key() {
     assert_eq!((&shown["holders"][0]["owner"], texts(&shown["odd"])), (&OTHER.into(), vec![]));
 }
 
-/// A writer waits for this key until it expires, so an operator must see it.
+/// A writer waits until the key of such a lock expires, so an operator must see the key.
 #[test]
 fn show_marks_a_read_write_lock_without_holders() {
     let redis = Redis::start();
@@ -468,7 +468,7 @@ fn show_marks_a_read_write_lock_without_holders() {
 }
 
 #[test]
-fn record_of_the_once_per_option_is_shown_with_its_lock() {
+fn record_of_the_option_once_per_is_shown_with_its_lock() {
     let redis = Redis::start();
     for name in ["door", "{t}:gate"] {
         let words = ["run", "--once-per", "1h", name, "true"];

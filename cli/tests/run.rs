@@ -192,7 +192,7 @@ fn run_returns_75_or_the_chosen_code_when_the_lock_is_held() {
         let held = format!("leasehold: acquire `door`: held by `{owner}`");
         assert!(ended.err.starts_with(&held) && ended.err.ends_with(remedy), "{}", ended.err);
     }
-    // A user may take a hash of another program for a lock.
+    // A user may mistake a hash of another program for a lock.
     redis.command(&["HSET", "settings", "color", "red"]);
     let ended = leasehold(&redis, &["run", "-n", "settings", "true"]).ended();
     assert!(ended.code == 75 && ended.err.contains("another program"), "{}", ended.err);
@@ -302,7 +302,7 @@ fn waiting_command_reports_an_outage() {
         ended.err
     );
     redis.resume();
-    other.wait_for_error("leasehold: reach server: it replies again\n");
+    other.wait_for_error("leasehold: reach server: the server replies again\n");
     holder.write("\n");
     other.wait_for("mine");
     let ended = other.ended();
@@ -567,7 +567,7 @@ fn shared_commands_run_together_and_exclude_the_exclusive_one() {
 }
 
 #[test]
-fn as_many_commands_run_as_there_are_permits() {
+fn semaphore_limits_the_number_of_running_commands() {
     let redis = Redis::start();
     let two = &["--permits", "2", "-n"];
     let holders = [0, 1].map(|_| shell(&redis, two, "echo ready; read line"));
@@ -682,7 +682,7 @@ fn hold_at_least_option_keeps_the_lock_after_a_short_command() {
         assert_eq!(shell(&redis, &[options, &["-n"]].concat(), "true").ended().code, 75);
         redis.command(&["DEL", "door"]);
     }
-    // If the command takes longer, the release comes at once.
+    // If the command takes longer than `--hold-at-least`, its end releases the lock.
     assert_eq!(shell(&redis, &["--hold-at-least", "200ms"], "sleep 0.4").ended().code, 0);
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
 }

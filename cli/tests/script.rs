@@ -413,7 +413,7 @@ fn wait_command_continues_after_an_outage() {
     redis.pause();
     waiting.wait_for_error("; still waiting\n");
     redis.resume();
-    waiting.wait_for_error("it replies again\n");
+    waiting.wait_for_error("the server replies again\n");
     redis.command(&["DEL", "door"]);
     assert_eq!(waiting.ended().code, 0);
 }

@@ -10,8 +10,8 @@ use crate::common::{
 const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
 const RESTORED: &str = "\u{1b}[?1049l\u{1b}[?25h";
 
-/// Returns a terminal in which `top` has drawn, and the process of `top`. `before` runs in its
-/// shell.
+/// Returns a terminal in which `top` has drawn, and the process id of `top`. The shell of this
+/// terminal runs `before` first.
 fn top(redis: &Redis, before: &str) -> (Process, u32) {
     let program = env!("CARGO_BIN_EXE_leasehold");
     let line = format!(

@@ -64,7 +64,7 @@ impl Ui {
         serde_json::from_str(&reply.body).unwrap()
     }
 
-    /// Requests a release by force. `changed` replaces some of the right headers.
+    /// Requests a release by force. `changed` replaces or removes some of the correct headers.
     fn force(&self, body: &str, changed: &[(&str, Option<&str>)]) -> Reply {
         let origin = format!("http://{}", self.address);
         let mut headers = vec![
@@ -161,7 +161,7 @@ fn ui_shows_locks_of_every_node_of_a_cluster() {
     eventually("the state shows all holds", SOON, || ui.state()["held"] == 8);
 }
 
-/// The page of a site that rebinds its name to 127.0.0.1 sends that name.
+/// If a site rebinds its DNS name to 127.0.0.1, its page sends that name as the `Host`.
 #[test]
 fn ui_refuses_a_request_with_a_foreign_host_header() {
     let redis = Redis::start();

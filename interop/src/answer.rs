@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The result of one call: a value or an exception, and its times.
 ///
-/// If the call threw an exception, the methods that read a value panic with it.
+/// If the call threw an exception, the methods that read a value panic with this exception.
 #[derive(Clone, Debug)]
 pub struct Answer {
     outcome: Result<Value, Failure>,
@@ -81,7 +81,8 @@ impl Answer {
         self.outcome.as_ref().err()
     }
 
-    /// Whether the call threw an exception of this simple name, such as `InterruptedException`.
+    /// Whether the call threw an exception whose class has this simple name, such as
+    /// `InterruptedException`.
     #[must_use]
     pub fn failed_with(&self, class: &str) -> bool {
         self.failure().is_some_and(|failure| failure.class.rsplit('.').next() == Some(class))
@@ -125,7 +126,7 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is not a text")).to_owned()
 }
 
-/// Reads a time: microseconds of the wall clock, which both processes send.
+/// Reads a time. Both processes send times as microseconds of the wall clock.
 #[track_caller]
 fn instant(value: &Value) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(whole(value).unsigned_abs())

@@ -8,16 +8,16 @@ use crate::answer::{Answer, text, whole};
 
 /// Many threads of one process that increment one counter under one lock.
 ///
-/// The counter is a plain number in Redis, read by GET and written by SET. It is on the server of
-/// the lock, or on [another server](crate::Setup::counts_on). If two holders overlap, an addition
-/// may be lost. The counter is then less than the sum of all [`Report::total`]s.
+/// The counter is a plain number in Redis, read by GET and written by SET. The counter is on the
+/// server of the lock, or on [another server](crate::Setup::counts_on). If two holders overlap, an
+/// increment may be lost. In this case, the counter is less than the sum of all [`Report::total`]s.
 ///
 /// With a fenced lock, each holder also appends its token to the list `counter:tokens`. So the list
 /// has the order of the holds.
 ///
-/// With a read lock, no thread adds. Each reader counts itself in `counter:readers`, and checks
-/// that the counter does not change. A writer checks that there is no reader. If two readers hold
-/// at the same time, one of them creates the key `counter:beside`.
+/// With a read lock, no thread increments the counter. Each reader counts itself in
+/// `counter:readers`, and checks that the counter does not change. A writer checks that there is no
+/// reader. If two readers hold at the same time, one of them creates the key `counter:beside`.
 ///
 /// A process requires a bound: [`rounds`](Self::rounds), [`at_most`](Self::at_most) or
 /// [`until_stopped`](Self::until_stopped).
@@ -37,9 +37,9 @@ pub struct Contenders {
 /// The result of [`Contenders`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Report {
-    /// The number of additions of each thread.
+    /// How many times each thread has incremented the counter.
     pub done: Vec<u64>,
-    /// The number of additions of all threads together.
+    /// How many times all threads together have incremented the counter.
     pub total: u64,
     /// The longest wait for the lock.
     pub max_wait: Duration,
@@ -52,7 +52,7 @@ pub struct Report {
 }
 
 impl Contenders {
-    /// `threads` contenders that add to `counter` under `lock`.
+    /// Returns `threads` contenders that increment `counter` under `lock`.
     #[must_use]
     pub fn new(lock: &str, counter: &str, threads: u32) -> Self {
         Self {
@@ -68,14 +68,14 @@ impl Contenders {
         }
     }
 
-    /// Sets how many times each thread adds. Default: without end.
+    /// Sets how many times each thread increments the counter. Default: without end.
     #[must_use]
     pub fn rounds(mut self, rounds: u64) -> Self {
         self.rounds = Some(rounds);
         self
     }
 
-    /// Sets after how many seconds no thread starts another round. Default: never.
+    /// Sets after how many seconds no thread starts another round. Default: no limit.
     #[must_use]
     pub fn at_most(mut self, seconds: u64) -> Self {
         self.seconds = Some(seconds);
@@ -98,15 +98,15 @@ impl Contenders {
         self
     }
 
-    /// Makes the threads continue until the key `counter:over` exists. They count their rounds in
-    /// `counter:rust` or `counter:java`.
+    /// Makes the threads continue until the key `counter:over` exists. The threads count their
+    /// rounds in `counter:rust` or `counter:java`.
     #[must_use]
     pub fn until_stopped(mut self) -> Self {
         self.until_stopped = true;
         self
     }
 
-    /// Makes the threads continue if a server rejects a request. They repeat a rejected
+    /// Makes the threads continue if a server rejects a request. The threads repeat a rejected
     /// acquisition, but not a rejected release. By default, a rejection ends the run.
     #[must_use]
     pub fn stubborn(mut self) -> Self {

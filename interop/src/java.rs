@@ -9,7 +9,7 @@ use crate::thread::Thread;
 
 /// A Java process with one Redisson client.
 ///
-/// Dropping this value **kills** the process together with its holds.
+/// Dropping this value **kills** the process. Its locks stay held until their leases end.
 #[derive(Debug)]
 pub struct Java {
     process: Process,
@@ -40,7 +40,7 @@ impl Java {
         Self { id: process.text("id"), version: process.text("version"), process }
     }
 
-    /// A thread of the process. It starts with the first call on it.
+    /// A thread of the process. The thread starts with its first call.
     #[must_use]
     pub fn thread(&self, name: &str) -> Thread {
         self.process.thread(name)
@@ -96,5 +96,5 @@ pub fn java(setup: &Setup, class: &str) -> Command {
     command
 }
 
-/// A process lives for seconds, so optimised compilation would cost more time than it saves.
+/// A process runs for seconds, so optimised compilation would cost more time than it saves.
 const QUICK_START: [&str; 3] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"];

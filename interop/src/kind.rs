@@ -1,11 +1,11 @@
-//! The kinds of objects that a name can be used for.
+//! The kinds of objects that a name can stand for.
 
 use std::fmt;
 
 /// A kind of object that both languages have.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Kind {
-    /// `getLock`, and `lock`.
+    /// `getLock` of Redisson, and `lock` of Leasehold.
     Lock,
     /// `getSpinLock`, and `lock` with polling.
     Spin,
@@ -34,7 +34,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The channel of the releases of `name`, which must have no braces. For a multi-lock, `name`
+    /// The channel for releases of `name`. The name must have no braces. For a multi-lock, `name`
     /// is the name of a member.
     #[must_use]
     pub fn channel(self, name: &str) -> String {

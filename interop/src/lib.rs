@@ -1,12 +1,12 @@
-//! Drives a real Redisson, to prove that Leasehold is compatible.
+//! Drives a real Redisson client, to prove that Leasehold is compatible with Redisson.
 //!
 //! [`Java::start`] starts a Java process with a Redisson client. [`Java::thread`] names a thread of
-//! that process. A call on a [`Thread`] has the effect of the same Java code:
-//! `java.thread("T1").lock("door")`. [`Rust`] is a process with a Leasehold client that executes
-//! the same commands. [`Together`] is a Redis server with both processes. The results of a test go
-//! into a [`table()`].
+//! that process. A call on a [`Thread`], such as `java.thread("T1").lock("door")`, has the effect
+//! of the same Java code. [`Rust`] is a process with a Leasehold client that executes the same
+//! commands. [`Together`] is a Redis server with both processes. The results of a test go into a
+//! [`table()`].
 //!
-//! All calls block. Every unexpected error is a panic whose message has a remedy.
+//! All calls block. Every unexpected error is a panic, and the message has a remedy.
 
 mod answer;
 mod contenders;

@@ -21,7 +21,7 @@ pub(crate) struct Lines {
 #[derive(Debug, Default)]
 struct Waiting {
     last_id: i64,
-    /// Whether the process has closed its side, after which no reply can come.
+    /// Whether the process has closed its stdout. After that, no reply can come.
     ended: bool,
     answers: HashMap<i64, Sender<Answer>>,
 }
@@ -64,7 +64,8 @@ impl Lines {
             waiting.answers.insert(id, sender);
         }
         let line = Value::Object(command).to_string();
-        // If this pipe breaks, the pipe of the replies is closed, too, and its reader ends.
+        // If this pipe is broken, the pipe of the replies is closed, too, and the thread that reads
+        // replies ends.
         _ = writeln!(lock(&self.commands), "{line}");
         receiver
     }
@@ -74,7 +75,7 @@ fn parse(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|e| panic!("the process wrote `{line}`: {e}"))
 }
 
-/// A panic leaves no partial change under these mutexes, so a poisoned mutex can be used.
+/// A panic leaves no partial change under these mutexes, so a poisoned mutex is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

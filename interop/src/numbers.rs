@@ -35,7 +35,8 @@ impl Thread {
         self.number("tryAcquire", name, permits)
     }
 
-    /// `release(n)`. In Rust, releases a guard with `n` permits. Without such a guard, calls `add`.
+    /// `release(n)`. In Rust, releases a guard with `n` permits. If there is no such guard, calls
+    /// `add`.
     #[track_caller]
     pub fn release(&self, name: &str, permits: i64) -> Answer {
         self.number("release", name, permits)

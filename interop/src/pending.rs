@@ -44,7 +44,7 @@ impl Pending {
     ///
     /// # Panics
     ///
-    /// If no reply comes within `limit`, or if the process ends without one.
+    /// If no reply comes within `limit`, or if the process ends without a reply.
     #[track_caller]
     pub fn wait(self, limit: Duration) -> Answer {
         if let Some(answer) = self.arrived.into_inner() {

@@ -1,4 +1,4 @@
-//! A process that executes commands: a JSON line for each.
+//! A process that executes commands. Each command is one line of JSON.
 
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -19,11 +19,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the process and waits for its first line.
+    /// Starts the process and waits for its first line of output.
     ///
     /// # Errors
     ///
-    /// If it cannot be started.
+    /// If the process cannot be started.
     #[track_caller]
     pub(crate) fn start(mut command: Command) -> io::Result<Self> {
         let asked_by = Location::caller();
@@ -37,7 +37,7 @@ impl Process {
         Ok(Self { child, lines: Arc::new(lines), ready })
     }
 
-    /// The first line of the process.
+    /// The first line of output of the process.
     pub(crate) fn ready(&self) -> &Value {
         &self.ready
     }

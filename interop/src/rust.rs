@@ -13,11 +13,11 @@ use crate::thread::{PATIENCE, Thread};
 
 /// A process with one Leasehold client: the binary `rust_peer`.
 ///
-/// It executes the same commands as [`Java`](crate::Java), so one test can use both processes. It
-/// uses those settings of [`Setup`] that Leasehold has. The lease of the watchdog is the *ttl* of
-/// Leasehold.
+/// The process executes the same commands as [`Java`](crate::Java), so one test can use both
+/// processes. It uses those settings of [`Setup`] that Leasehold has. The lease of the watchdog is
+/// the *ttl* of Leasehold.
 ///
-/// Dropping this value **kills** the process together with its holds.
+/// Dropping this value **kills** the process. Its locks stay held until their leases end.
 #[derive(Debug)]
 pub struct Rust {
     process: Process,
@@ -42,7 +42,7 @@ impl Rust {
         Self { id: process.text("id"), process }
     }
 
-    /// A task of the process, in place of a thread. Each task is a separate holder.
+    /// A task of the process, which replaces a Java thread. Each task is a separate holder.
     #[must_use]
     pub fn thread(&self, name: &str) -> Thread {
         self.process.thread(name)

@@ -10,7 +10,7 @@ use crate::kind::Kind;
 
 /// Servers for both clients.
 pub trait Servers {
-    /// The prefix of the rows that these servers have in the table.
+    /// The prefix of the table rows for these servers.
     const PLACE: &'static str;
 
     /// The subcommand of `PUBSUB` that counts the subscribers of a channel.
@@ -22,11 +22,11 @@ pub trait Servers {
     /// The server that has `name` now.
     fn at(&self, name: &str) -> impl Deref<Target = Redis>;
 
-    /// Waits until the replicas have the data of `name`. Redisson asks replicas whether a lock is
-    /// held, and for how long.
+    /// Waits until the replicas have the data of `name`, because Redisson reads from replicas
+    /// whether a lock is held, and for how long.
     fn in_step(&self, name: &str);
 
-    /// The name of a row of the table about a kind of object.
+    /// The name of the table row for `kind` and `what`.
     fn row(&self, kind: Kind, what: &str) -> String {
         format!("{}{kind}: {what}", Self::PLACE)
     }
@@ -93,8 +93,8 @@ impl Servers for Cluster {
     }
 }
 
-/// Starts a cluster in which all clients use plain channels, because they have no permission to ask
-/// for sharded ones.
+/// Starts a cluster in which all clients use plain channels, because they have no permission for
+/// `PUBSUB SHARDNUMSUB`.
 #[must_use]
 pub fn cluster_without_sharded_channels() -> Cluster {
     let cluster = Cluster::options().replicas(0).start();
@@ -121,7 +121,7 @@ impl<S: Servers> Servers for &S {
     }
 }
 
-/// The longest time in which a waiter must have subscribed, including a search for the server.
+/// The time within which each waiter must have subscribed, including its search for the server.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time in which a client sends the request that follows its subscription.
 const QUESTION: Duration = Duration::from_millis(200);

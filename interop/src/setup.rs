@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// How to start a [`Java`](crate::Java) or a [`Rust`](crate::Rust).
 ///
-/// All other settings are the defaults of Redisson or Leasehold. If a process does not know a
-/// setting, it does not start.
+/// All other settings are the defaults of Redisson or Leasehold. A process that does not know a
+/// setting does not start.
 #[derive(Clone, Debug)]
 pub struct Setup {
     redisson: Redisson,
@@ -27,13 +27,14 @@ pub enum Redisson {
 pub enum Protocol {
     /// RESP2, the default of Redisson.
     Resp2,
-    /// RESP3, with which messages and replies share a connection.
+    /// RESP3. With it, messages and replies share a connection.
     Resp3,
 }
 
 impl Setup {
-    /// Redisson 4 for the server at `url`, such as `redis://127.0.0.1:6379`, for the sentinels of
-    /// `redis-sentinel://…/mymaster`, or for the cluster of `redis-cluster://…`.
+    /// Returns settings with Redisson 4, for the server at `url`, such as `redis://127.0.0.1:6379`,
+    /// for the sentinels of `redis-sentinel://…/mymaster`, or for the cluster of
+    /// `redis-cluster://…`.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self { redisson: Redisson::V4, flags: vec![("url", url.into())] }
@@ -46,8 +47,8 @@ impl Setup {
         self
     }
 
-    /// Sets `lockWatchdogTimeout`: the lease of a lock that is acquired without a lease. Default:
-    /// 30 s.
+    /// Sets `lockWatchdogTimeout`: the lease of a lock that is acquired without an explicit lease.
+    /// Default: 30 s.
     ///
     /// Redisson renews after each third of this time.
     #[must_use]

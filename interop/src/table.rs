@@ -29,8 +29,8 @@ impl fmt::Display for Way {
     }
 }
 
-/// Records that `scenario` was shown in the direction `way`. Tests call this after their last
-/// assertion.
+/// Records that `scenario` was shown in the direction `way`. Tests call this function after their
+/// last assertion.
 pub fn shown(scenario: &str, way: Way) {
     note(scenario, way, "yes", None);
 }

@@ -11,13 +11,13 @@ use crate::kind::Kind;
 use crate::lines::Lines;
 use crate::pending::Pending;
 
-/// A named thread in Java, or a task in Rust. Each of them is a separate holder.
+/// A named thread in Java, or a task in Rust. Each thread or task is a separate holder.
 ///
-/// The methods have the names of Redisson. In Rust `lock` is `acquire`, or `reenter` if the task
-/// already holds, and `unlock` is `release`.
+/// The methods have the names of Redisson. In Rust, `lock` is `acquire`, or `reenter` if the task
+/// already holds the lock. `unlock` is `release`.
 ///
-/// Handles of one name are the same thread. A thread executes one call after the other. If a thread
-/// waits for a lock, its next call does **not start** before that wait has ended.
+/// All handles with one name are the same thread. A thread executes one call after the other. If a
+/// thread waits for a lock, its next call does **not start** before the wait has ended.
 ///
 /// Each call has two forms: `lock` blocks until the reply comes, and `start_lock` returns a
 /// [`Pending`]. The blocking form panics if no reply comes within a minute.
@@ -33,19 +33,19 @@ impl Thread {
         Self { lines, name: name.to_owned(), kind: Kind::Lock }
     }
 
-    /// The same thread with locks of `getSpinLock` instead of `getLock`. In Rust they poll the store.
+    /// The same thread with locks of `getSpinLock`. In Rust, these locks poll the store.
     #[must_use]
     pub fn spin(&self) -> Self {
         self.of(Kind::Spin)
     }
 
-    /// The same thread with locks of `getFairLock`, in Rust of `fair_lock`.
+    /// The same thread with locks of `getFairLock`, or of `fair_lock` in Rust.
     #[must_use]
     pub fn fair(&self) -> Self {
         self.of(Kind::Fair)
     }
 
-    /// The same thread with locks of `getFencedLock`, in Rust of `fenced_lock`.
+    /// The same thread with locks of `getFencedLock`, or of `fenced_lock` in Rust.
     #[must_use]
     pub fn fenced(&self) -> Self {
         self.of(Kind::Fenced)
@@ -57,8 +57,8 @@ impl Thread {
         self.of(Kind::Read)
     }
 
-    /// The same thread with the write sides of read-write locks. In Rust, a task that has a write
-    /// hold reads under it.
+    /// The same thread with the write sides of read-write locks. In Rust, a task with a write hold
+    /// acquires its read hold under the write hold.
     #[must_use]
     pub fn writes(&self) -> Self {
         self.of(Kind::Write)
@@ -82,14 +82,14 @@ impl Thread {
         self.of(Kind::Latch)
     }
 
-    /// `getToken()`: in Rust, the token of this task's hold. In Java, the last token that any
-    /// holder has drawn.
+    /// `getToken()`. In Rust, returns the token of this task's hold. In Java, returns the last
+    /// token of any holder.
     #[track_caller]
     pub fn token(&self, name: &str) -> i64 {
         self.on_lock("token", name, json!({})).wait(PATIENCE).number()
     }
 
-    /// `lockAndGetToken()`, whose reply is the token. **Java only**: in Leasehold, each hold of a
+    /// `lockAndGetToken()`. The reply is the token. **Java only**: in Leasehold, each hold of a
     /// fenced lock has its token.
     pub fn start_lock_and_get_token(&self, name: &str) -> Pending {
         self.on_lock("lockAndGetToken", name, json!({}))
@@ -133,7 +133,7 @@ impl Thread {
     }
 
     /// `lockInterruptibly()`: like [`lock`](Self::lock), but [`interrupt`](Self::interrupt) ends
-    /// it.
+    /// the wait.
     #[track_caller]
     pub fn lock_interruptibly(&self, name: &str) -> Answer {
         self.start_lock_interruptibly(name).wait(PATIENCE)
@@ -182,7 +182,7 @@ impl Thread {
         self.on_lock("tryLock", name, json!({ "wait_ms": millis(wait), "lease_ms": millis(lease) }))
     }
 
-    /// `unlock()`: releases one share of the hold.
+    /// `unlock()`: decrements the hold count, and releases the lock when the count is zero.
     #[track_caller]
     pub fn unlock(&self, name: &str) -> Answer {
         self.start_unlock(name).wait(PATIENCE)
@@ -265,7 +265,8 @@ impl Thread {
         self.send("threadId", json!({})).wait(PATIENCE).number()
     }
 
-    /// Calls `Thread.interrupt()` if the thread executes a call. Returns whether it did.
+    /// Calls `Thread.interrupt()` if the thread executes a call. Returns whether a call was
+    /// interrupted.
     ///
     /// This method does not wait until the interrupted call ends.
     #[track_caller]
@@ -279,11 +280,11 @@ impl Thread {
         self.on_lock("lost", name, json!({}))
     }
 
-    /// Runs contenders for a counter, and waits until they have ended.
+    /// Runs contenders for a counter, and waits until all of them have ended.
     ///
     /// # Panics
     ///
-    /// If they have not ended after `limit`, or a thread threw an exception.
+    /// If the contenders have not ended after `limit`, or if a thread threw an exception.
     #[track_caller]
     pub fn contend(&self, contenders: &Contenders, limit: Duration) -> Report {
         Report::read(&self.start_contenders(contenders).wait(limit))
@@ -344,5 +345,5 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The longest time of a blocking call. After it, the test fails.
+/// The longest time of a blocking call. If the call takes longer, the test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

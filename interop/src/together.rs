@@ -39,8 +39,8 @@ pub struct Pair {
 }
 
 /// The limit for an event that is immediate, even on a busy machine. A client that misses a message
-/// acts later than this. Leasehold repeats its request after 2.3 to 3.8 s. Redisson repeats its
-/// request when the lease that it has read has ended.
+/// acts later than `AT_ONCE`. Leasehold repeats its request after 2.3 to 3.8 s. Redisson repeats
+/// its request when the lease that it has read has ended.
 pub const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// The combinations of plain and fenced locks, in both directions.
@@ -59,7 +59,7 @@ impl Together {
         Self::with(|setup| setup)
     }
 
-    /// Starts a Redis server and both processes. `more` changes the settings of both.
+    /// Starts a Redis server and both processes. `more` changes the settings of both processes.
     #[must_use]
     #[track_caller]
     pub fn with(more: impl Fn(Setup) -> Setup) -> Self {
@@ -82,7 +82,7 @@ impl<S: Servers> Together<S> {
         Self::on_with(redis, |setup| setup)
     }
 
-    /// Starts both processes on these servers. `more` changes the settings of both.
+    /// Starts both processes on these servers. `more` changes the settings of both processes.
     #[must_use]
     #[track_caller]
     pub fn on_with(redis: S, more: impl Fn(Setup) -> Setup) -> Self {
@@ -177,7 +177,7 @@ pub fn until_asleep_on(redis: &Redis, channel: &str, count: i64) {
 ///
 /// # Panics
 ///
-/// If the grant came before the call. Then both threads held the lock at the same time.
+/// If the grant came before the call, because both threads then held the lock at the same time.
 #[must_use]
 #[track_caller]
 pub fn wake_up(left: &Answer, entered: &Answer) -> Duration {

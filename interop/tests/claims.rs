@@ -17,8 +17,8 @@ const NAME: &str = "jobs";
 /// How many elements each client pushes at the end.
 const EACH: usize = 200;
 
-/// Each client takes the elements of the other one, in order, and is woken by it. When both push
-/// and take at the same time, each element is taken once.
+/// Each client gets the elements that the other client has pushed, in order, and a push wakes it.
+/// If both clients push and take at the same time, each element is taken once.
 fn elements_are_shared<S: Servers>(servers: S) {
     let java = Java::start(&Setup::new(servers.place()));
     let client = Client::connect(&servers.place()).unwrap();
@@ -51,16 +51,16 @@ fn elements_are_shared<S: Servers>(servers: S) {
     let waiting = poll(10_000);
     rust.push("a").unwrap();
     assert_eq!(waiting.wait(SECOND * 10).value(), &json!("a"));
-    shown(&row("elements are shared, and wake a taker"), Way::RustToJava);
+    shown(&row("elements are shared, and wake a waiter"), Way::RustToJava);
 
     let claiming = rust.clone();
     let waiting = spawn(move || claiming.claim_within(SECOND * 10).unwrap());
     offer("b");
     let claim = waiting.join().unwrap();
     assert_eq!(claim.value(), "b");
-    shown(&row("elements are shared, and wake a taker"), Way::JavaToRust);
+    shown(&row("elements are shared, and wake a waiter"), Way::JavaToRust);
 
-    // Java does not see a claimed element, but takes it when the claim is given back.
+    // Java does not see a claimed element, but polls it after the claim is given back.
     assert_eq!(size(), (0, 0));
     let waiting = poll(10_000);
     assert_eq!(claim.give_back().unwrap(), Release::Released);
@@ -96,8 +96,8 @@ fn elements_are_shared<S: Servers>(servers: S) {
     let all: Vec<_> = claimed.iter().chain(&taken).collect();
     assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (2 * EACH, 2 * EACH));
     assert_eq!(size(), (0, 0));
-    shown(&row("claims and takes lose and repeat nothing"), Way::RustToJava);
-    shown(&row("claims and takes lose and repeat nothing"), Way::JavaToRust);
+    shown(&row("claims and polls lose and repeat no element"), Way::RustToJava);
+    shown(&row("claims and polls lose and repeat no element"), Way::JavaToRust);
 }
 
 fn elements_of_a_codec_are_shared<C: Codec<String>>(

@@ -27,7 +27,7 @@ fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
     cluster.masters().into_iter().find(|node| node.port() != port).unwrap()
 }
 
-// The tests of a single server, here with a cluster.
+// The tests that also run on a single server, now with a cluster.
 
 #[test]
 fn java_and_rust_exclude_each_other_in_a_cluster() {
@@ -52,7 +52,7 @@ fn every_lock_kind_wakes_the_other_language_in_a_cluster() {
     everywhere::every_kind_wakes_the_other(&both);
 }
 
-// Every node, and slots that move.
+// Tests on every node, and with migrating slots.
 
 #[test]
 fn release_wakes_waiters_on_every_cluster_node() {
@@ -108,8 +108,8 @@ fn permits_and_latches_wake_the_other_language_on_each_node() {
     }
 }
 
-/// Redisson looks every five seconds for slots that have moved. Until then, it sends requests to
-/// the wrong node, and its call throws `RedisNodeNotFoundException` after some retries.
+/// Redisson reads the topology every five seconds. Until then, it sends requests for a moved slot
+/// to the wrong node, and its call throws `RedisNodeNotFoundException` after some retries.
 const LOOKED_AGAIN: Duration = Duration::from_secs(6);
 
 #[test]
@@ -131,8 +131,8 @@ fn java_and_rust_notify_each_other_after_a_slot_move() {
     }
 }
 
-/// Redisson subscribes at the node that has the slot at that time. It stays subscribed there as
-/// long as a thread of the Java process waits for the lock.
+/// Redisson subscribes at the node that has the slot at that time. It stays subscribed at this node
+/// as long as a thread of the Java process waits for the lock.
 #[test]
 fn slot_move_wakes_leasehold_waiters_but_no_redisson_waiters() {
     // given a holder and a waiter in both directions, a lease of 20 s, and a Java thread that waits
@@ -164,14 +164,15 @@ fn slot_move_wakes_leasehold_waiters_but_no_redisson_waiters() {
     let row = both.redis.row(Kind::Lock, "a waiter whose slot moves");
     woken(&row, Way::JavaToRust, delay);
 
-    // and nothing notifies the Java waiter: it acquires when the lease that it has read has ended
+    // and nothing notifies the Java waiter, which acquires when the lease that it has read has
+    // ended
     both.redis.until_asleep(Kind::Lock, "door", 0);
     let left = ours.holder.unlock("door");
     let delay = wake_up(&left, &java.wait(SECOND * 30));
     assert!((SECOND * 3..SECOND * 20).contains(&delay), "woken after {delay:?}");
     measured(&row, Way::RustToJava, "sleeps until the lease is over");
 
-    // A permit has no lease, so the Java thread that waits for it keeps waiting.
+    // A permit has no lease, so the Java thread that waits for a permit continues to wait.
     assert!(pool.holder.release("pool", 1).is_true());
     sleep(SECOND * 5);
     assert!(!permit.is_done());
@@ -205,7 +206,7 @@ fn release_wakes_java_and_rust_after_a_primary_crash() {
 
 // Contention.
 
-/// This test has plain locks only. In a test with tokens, four waiting Redisson threads never
+/// This test has only plain locks. In a test with fenced locks, four waiting Redisson threads never
 /// continued.
 #[test]
 fn java_and_rust_lose_no_increment_while_a_slot_moves() {

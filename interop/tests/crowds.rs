@@ -1,4 +1,4 @@
-//! Contention of both languages for one lock: no addition is lost, no thread starves, and other
+//! Contention of both languages for one lock: no increment is lost, no thread starves, and other
 //! processes continue when one process dies.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,8 @@ use testkit::{Monitor, Redis};
 /// The share of all holds that each language must have.
 const SHARE: std::ops::RangeInclusive<f64> = 0.1..=0.9;
 
-/// The longest wait for a lock that sixteen threads request, each for some milliseconds. It is far
-/// below a lease of 30 s.
+/// The longest wait for a lock that sixteen threads request, each for some milliseconds. This bound
+/// is far below a lease of 30 s.
 ///
 /// Each thread pauses for 40 ms after a hold. The eight threads of one language therefore cannot
 /// keep the lock busy, and the shares do not depend on how fast a client wakes up.
@@ -45,7 +45,7 @@ fn mixed_contenders(kind: Kind) -> (Redis, u64) {
     let (javas, rusts) = (two(|| Java::start(&setup)), two(|| Rust::start(&setup)));
     let monitor = redis.monitor();
 
-    // when all threads add to one counter for some seconds
+    // when all threads increment one counter for some seconds
     let contenders = Contenders::new("door", "counter", 4).at_most(10).hold(MILLI).rest(MILLI * 40);
     let ours =
         rusts.each_ref().map(|rust| rust.thread("crowd").of(kind).start_contenders(&contenders));
@@ -53,20 +53,20 @@ fn mixed_contenders(kind: Kind) -> (Redis, u64) {
         javas.each_ref().map(|java| java.thread("crowd").of(kind).start_contenders(&contenders));
     let (ours, theirs) = (ours.map(report), theirs.map(report));
 
-    // then the counter contains all additions
+    // then the counter contains all increments
     let [by_rust, by_java] = [&ours, &theirs].map(|of| of.iter().map(|it| it.total).sum::<u64>());
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, by_rust + by_java);
     assert_one_by_one(monitor, counted);
 
-    // and every thread took part, no thread waited for long, and both languages had their share
+    // and every thread acquired, no thread waited for long, and both languages had their share
     let share = by_rust as f64 / counted as f64;
     assert!(SHARE.contains(&share), "{by_rust} by Rust, {by_java} by Java");
     for report in ours.iter().chain(&theirs) {
         assert!(report.done.iter().all(|&done| done > 0), "{report:?}");
         assert!(report.max_wait < LONGEST_WAIT, "{report:?}");
     }
-    tell(&format!("crowd, {kind}: share of all additions"), by_rust, by_java);
+    tell(&format!("crowd, {kind}: share of all increments"), by_rust, by_java);
     let longest = |of: &[Report; 2]| of.iter().map(|it| it.max_wait).max().unwrap();
     woken(&format!("crowd, {kind}: longest wait"), Way::JavaToRust, longest(&ours));
     woken(&format!("crowd, {kind}: longest wait"), Way::RustToJava, longest(&theirs));
@@ -81,13 +81,14 @@ fn each_handed_over_fenced_hold_has_its_own_token() {
     let setup = Setup::new(redis.url());
     let (rust, java) = (Rust::start(&setup), Java::start(&setup));
 
-    // when they contend for one lock without pauses
+    // when all tasks and threads contend for one lock without pauses
     let contenders = |threads| Contenders::new("door", "counter", threads).at_most(5);
     let ours = rust.thread("crowd").fenced().start_contenders(&contenders(8));
     let theirs = java.thread("crowd").fenced().start_contenders(&contenders(2));
     let (ours, theirs) = (report(ours), report(theirs));
 
-    // then Leasehold drew tokens for several holds at once, and each hold still has its own token
+    // then Leasehold drew tokens for several holds by one request, and each hold still has its own
+    // token
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, ours.total + theirs.total);
     assert!(theirs.total > 0, "{theirs:?}");
@@ -95,9 +96,9 @@ fn each_handed_over_fenced_hold_has_its_own_token() {
     assert!(draws * 2 < ours.total, "{draws} draws for {} holds", ours.total);
     assert_tokens_grow(&redis, counted);
     let figure = format!("{} holds, {draws} draws", ours.total);
-    measured("crowd: tokens of tasks that give it to each other", Way::JavaToRust, &figure);
+    measured("crowd: tokens of tasks that hand off the lock", Way::JavaToRust, &figure);
     let figure = format!("{} holds", theirs.total);
-    measured("crowd: tokens of tasks that give it to each other", Way::RustToJava, &figure);
+    measured("crowd: tokens of tasks that hand off the lock", Way::RustToJava, &figure);
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn java_and_rust_continue_when_one_client_of_each_dies() {
     doomed_java.kill();
     let (ours, theirs) = (report(ours), report(theirs));
 
-    // then no addition counts twice, neither of the dead processes nor of the living ones
+    // then no increment counts twice, neither of a dead process nor of a living one
     let all = counted();
     assert!(all > after_one, "the count grows after {after_one}");
     assert!(
@@ -138,14 +139,14 @@ fn java_and_rust_continue_when_one_client_of_each_dies() {
     );
     assert_one_by_one(monitor, all);
 
-    // and the living processes continue, after at most one ttl for each dead one
+    // and the living processes continue, after at most one ttl for each dead process
     let share = ours.total as f64 / (ours.total + theirs.total) as f64;
     assert!(SHARE.contains(&share), "{ours:?} {theirs:?}");
     for report in [&ours, &theirs] {
         assert!(report.done.iter().all(|&done| done > 0), "{report:?}");
         assert!(report.max_wait < TTL + LONGEST_WAIT, "{report:?}");
     }
-    tell("crowd: share of the living, one of each killed", ours.total, theirs.total);
+    tell("crowd: share of the living processes, one of each killed", ours.total, theirs.total);
     woken("crowd: longest wait, one of each killed", Way::JavaToRust, ours.max_wait);
     woken("crowd: longest wait, one of each killed", Way::RustToJava, theirs.max_wait);
 }
@@ -158,8 +159,8 @@ fn java_and_rust_with_spin_locks_lose_no_increment() {
     let (java, rust) = (Java::start(&setup), Rust::start(&setup));
     let monitor = redis.monitor();
 
-    // A spin lock has no queue. So the test checks no shares, and lets each thread do a number of
-    // rounds.
+    // A spin lock has no queue. So the test does not check shares, and each thread does a fixed
+    // number of rounds.
     let contenders = Contenders::new("door", "counter", 2).rounds(150).hold(MILLI);
     let ours = rust.thread("crowd").spin().start_contenders(&contenders);
     let theirs = java.thread("crowd").spin().start_contenders(&contenders);
@@ -172,7 +173,7 @@ fn java_and_rust_with_spin_locks_lose_no_increment() {
 }
 
 /// `testConcurrency_MultiInstance` of Redisson's read-write lock: no reader holds during a write,
-/// no writer during a read, and readers of both languages hold at the same time.
+/// no writer holds during a read, and readers of both languages hold at the same time.
 #[test]
 fn java_and_rust_readers_share_and_writers_are_alone() {
     // given two processes of each language
@@ -182,7 +183,7 @@ fn java_and_rust_readers_share_and_writers_are_alone() {
     let (javas, rusts) = (two(|| Java::start(&setup)), two(|| Rust::start(&setup)));
     let monitor = redis.monitor();
 
-    // when in each process four threads read and two write, for some seconds
+    // when four threads of each process read, and two threads write, for some seconds
     let contenders = |threads| {
         Contenders::new("door", "counter", threads).at_most(8).hold(MILLI).rest(MILLI * 40)
     };
@@ -219,8 +220,8 @@ fn java_and_rust_readers_share_and_writers_are_alone() {
     tell("crowd, read-write: share of all writes", total(&writing[0]), total(&writing[1]));
 }
 
-/// Asserts that each `SET` of the counter was one more than the previous one. Then each holder has
-/// seen the addition of the holder before.
+/// Asserts that each `SET` of the counter was one more than the previous one. This proves that each
+/// holder has seen the increment of the holder before.
 #[track_caller]
 fn assert_one_by_one(monitor: Monitor, counted: u64) {
     let lines = monitor.stop();
@@ -241,7 +242,7 @@ fn assert_tokens_grow(redis: &Redis, holds: u64) {
     assert_eq!((fall, tokens.len() as u64), (None, holds));
 }
 
-/// Lets only one of these tests run at a time, because two would be too much for the machine.
+/// Lets only one of these tests run at a time, because two of them would overload the machine.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -258,7 +259,8 @@ fn report(contenders: Pending) -> Report {
 
 fn tell(scenario: &str, by_rust: u64, by_java: u64) {
     let percent = |part: u64| format!("{} %", part * 100 / (by_rust + by_java));
-    // The table has one column for each language. Here it is the language that acquires.
+    // The table has one column for each direction. These rows use it for the language that
+    // acquires.
     measured(scenario, Way::RustToJava, &format!("Java {}", percent(by_java)));
     measured(scenario, Way::JavaToRust, &format!("Rust {}", percent(by_rust)));
 }

@@ -76,7 +76,7 @@ fn map_is_shared<S, V, KC, VC>(
         both.servers.in_step(map.name().as_str());
         both.ask(&format!("map.{op}"), map.name().as_str(), arguments)
     };
-    // Rust inserts and Java reads, and the reverse.
+    // Rust inserts and Java reads. Then Java inserts and Rust reads.
     assert_eq!(map.insert(KEY, &value(42)).unwrap(), None);
     assert_eq!(java("get", json!({})).text(), shown(42));
     assert_eq!(java("put", json!({ "value": 43 })).text(), shown(42));
@@ -166,7 +166,7 @@ fn json_text_has_the_same_bytes_in_java_and_rust() {
     texts_have_the_same_bytes("json", (Text, Json), &values);
 }
 
-/// Each side removes an entry only if its own bytes are equal to those of the other side.
+/// Each side removes an entry only if its own bytes are equal to the bytes of the other side.
 fn texts_have_the_same_bytes<KC: Codec<String>, VC: Codec<String>>(
     codec: &str,
     (keys, values): (KC, VC),
@@ -202,7 +202,7 @@ fn absent_value_is_computed_by_java_or_rust_but_not_by_both() {
     computed_by_one_side(&Both::start());
 }
 
-/// Both sides need one value, and only the side that comes first computes it.
+/// Both sides need one value, and only the first side computes this value.
 fn computed_by_one_side<S: Servers>(both: &Both<S>) {
     let cache = both.rust.map::<String, String>("cache").unwrap();
     let asks = &both.java;
@@ -274,7 +274,7 @@ fn set_is_shared<S: Servers, C: Codec<String>>(both: &Both<S>, codec: &str, of_r
 }
 
 /// Java has an entry in its local cache. A change by Rust makes Java drop this entry. The tests in
-/// `src/primitives/map.rs` show that each change sends the same message.
+/// `src/primitives/map.rs` show that all kinds of changes send the same message.
 fn local_cache_drops_what_rust_changes<S: Servers>(both: &Both<S>) {
     let silent = both.rust.map::<String, i64>("cached").unwrap();
     let orders = silent.clone().notify_local_caches(true);
@@ -287,7 +287,7 @@ fn local_cache_drops_what_rust_changes<S: Servers>(both: &Both<S>) {
         |expected: &str| eventually("Java sees the change", SECOND * 10, || read() == expected);
     silent.insert(KEY, &1).unwrap();
     sees("1");
-    // Without a notification, Java does not notice the change. Rust therefore has to send one.
+    // Without a notification, Java does not notice the change.
     silent.insert(KEY, &2).unwrap();
     sleep(SECOND / 5);
     assert_eq!(read(), "1");

@@ -29,7 +29,7 @@ fn redisson_identifies_a_holder_by_process_and_thread() {
     assert!(one.lock("door").acquired());
     assert!(one.lock_for("door", SECOND * 20).acquired());
 
-    // then the owner in Redis names this thread, and only this thread holds the lock
+    // then the owner in Redis has the id of this thread, and only this thread holds the lock
     assert_eq!(redis.command(&["HGETALL", "door"]).texts(), [owner.as_str(), "2"]);
     assert_eq!(one.hold_count("door").number(), 2);
     assert!(one.is_held("door").is_true());
@@ -95,7 +95,8 @@ fn only_the_owning_java_thread_may_unlock() {
         assert!(answer.failed_with("IllegalMonitorStateException"), "{answer:?}");
         assert!(java.thread("T1").is_held("door").is_true());
 
-        // Another test is about forced releases. Here only the result of the call counts.
+        // Other tests check the effects of a forced release. This test checks only the result of
+        // the call.
         assert!(java.thread("T2").force_unlock("door").is_true());
         assert!(!java.thread("T2").force_unlock("door").is_true());
         let answer = java.thread("T1").unlock("door");
@@ -178,7 +179,7 @@ fn java_threads_under_one_lock_lose_no_increment() {
 
 #[test]
 fn java_threads_under_two_different_locks_lose_increments() {
-    // given contenders with one counter but with two locks
+    // given two groups of contenders with one counter, but with two locks
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     let contenders =
@@ -244,7 +245,7 @@ fn settings_of_the_java_driver_take_effect_in_redis() {
         assert!(java.thread("T1").unlock("door").is_true());
         let lines = monitor.stop();
 
-        // the name, the lease and the script of the acquisition
+        // The script that acquires gets the name, the lease and the owner as arguments.
         let owner = format!("{}:{}", java.id(), java.thread("T1").id());
         let end = format!(r#""1" "test:door" "9000" "{owner}""#);
         assert!(

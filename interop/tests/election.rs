@@ -47,7 +47,7 @@ fn java_and_rust_candidates_lead_in_turn() {
             assert!(waiting.wait(SOON).acquired());
             assert!(java.token("door") > term);
 
-            // A Java leader has no value.
+            // A Java leader publishes no value.
             let seen = sees(&mut leaders, None).await;
             assert!(!seen.owner().as_str().starts_with(client.id()) && seen.term().is_none());
             let term = java.token("door");

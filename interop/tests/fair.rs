@@ -17,7 +17,7 @@ fn queue(redis: &Redis) -> Vec<String> {
     redis.command(&["LRANGE", QUEUE, "0", "-1"]).texts().into_iter().map(str::to_owned).collect()
 }
 
-/// Starts a thread that waits. Returns when it is at the end of the queue.
+/// Starts a thread that waits. Returns when this thread is at the end of the queue.
 fn queues(redis: &Redis, thread: &Thread) -> Pending {
     let before = queue(redis).len();
     let waiting = thread.start_lock("door");
@@ -145,7 +145,7 @@ fn killed_rust_waiter_leaves_the_fair_queue_within_seconds() {
 
     let start = Instant::now();
     assert!(holder.unlock("door").is_true());
-    // If all other clients were Java clients, the dead waiter would block the queue for minutes.
+    // With only Java clients, the dead waiter would block the queue for minutes.
     assert!(first.wait(SECOND * 20).acquired());
     assert!(start.elapsed() < SECOND * 9, "{:?}", start.elapsed());
     assert!(!second.is_done());
@@ -165,8 +165,8 @@ fn killed_java_waiter_leaves_the_fair_queue_after_its_timeout() {
     both.java.kill();
     drop(dead);
 
-    // The dead waiter is dropped at its deadline, which is the rest of the lease plus its own
-    // timeout.
+    // The dead waiter is dropped at its deadline. This is the rest of the lease plus the timeout of
+    // the waiter.
     let start = Instant::now();
     let entered = waiting.wait(SECOND * 20);
     assert!(entered.acquired());

@@ -1,6 +1,6 @@
 //! `RFencedLock` and Leasehold's fenced lock: each hold of either language has a higher token than
-//! the one before. Waits, grants and ends are in `lock.rs` with those of the plain lock. Contention
-//! is in `crowds.rs`.
+//! the hold before. `lock.rs` has the tests of waits, grants and ends, and `crowds.rs` has the
+//! tests of contention.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn tokens_grow_across_java_and_rust_holders() {
     shown("fenced: tokens grow with each holder", Way::JavaToRust);
 }
 
-/// `RedissonFencedLockTest.testTokenIncrease`. In Leasehold, a reentry has no token of its own.
+/// `RedissonFencedLockTest.testTokenIncrease`. In Leasehold, a reentry keeps the token of its hold.
 #[test]
 fn java_token_grows_per_lock_call_and_rust_token_per_hold() {
     let both = Together::start();
@@ -77,12 +77,12 @@ fn java_reads_the_last_token_and_rust_the_token_of_its_hold() {
     assert!(java.unlock("door").is_true());
     let first = one_enters(&mut waiting);
 
-    // then Java returns the last of these tokens, and Leasehold the token of the hold
+    // then Java returns the last of these tokens, and Leasehold returns the token of the hold
     let drawn = java.token("door");
     assert_eq!(drawn, counter(&both.redis));
     assert!((2..drawn).contains(&first.token("door")), "{} of {drawn}", first.token("door"));
 
-    // and unused tokens leave a gap: the next token of Java is higher, and all tokens grow
+    // and the next token of Java is higher than all these tokens, used or not, and all tokens grow
     waiting.push((&java, java.start_lock("door")));
     let (mut last, mut holder) = (first.token("door"), first);
     while !waiting.is_empty() {
@@ -94,7 +94,7 @@ fn java_reads_the_last_token_and_rust_the_token_of_its_hold() {
         last = token;
     }
     assert!(holder.unlock("door").is_true());
-    shown("fenced: getToken() is the last that was drawn", Way::RustToJava);
+    shown("fenced: getToken() returns the last drawn token", Way::RustToJava);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn rust_grant_reserves_tokens_for_up_to_64_waiting_tasks() {
     }
 }
 
-// Holds that end.
+// The end of holds.
 
 #[test]
 fn token_after_a_killed_holder_is_greater() {
@@ -143,7 +143,7 @@ fn forced_release_keeps_the_token_counter() {
             let Pair { holder, waiter, .. } = both.pair(way, Kind::Fenced);
             let token = enters(&holder);
 
-            // when the other language releases the lock by force, as a plain lock or as a fenced
+            // when the other language releases the lock by force, through a plain lock or a fenced
             // lock
             assert!(waiter.of(by).force_unlock("door").is_true(), "{way}");
 
@@ -153,7 +153,7 @@ fn forced_release_keeps_the_token_counter() {
             assert!(holder.unlock("door").failure().is_some(), "{way}");
             assert!(waiter.unlock("door").is_true());
         }
-        shown("fenced: force keeps the counter", way);
+        shown("fenced: a forced release keeps the counter", way);
     }
 }
 
@@ -176,7 +176,7 @@ fn fenced_and_plain_lock_of_a_name_exclude_and_wake_each_other() {
 
             assert!(delay < AT_ONCE, "{way}: {held}, then {wanted}: woken after {delay:?}");
             assert!(waiter.unlock("door").is_true());
-            // Of the two holds, only the fenced one has drawn a token.
+            // Only the fenced hold has drawn a token.
             assert_eq!(counter(&both.redis), before + 1, "{way}: {held}, then {wanted}");
             woken(&format!("fenced: {wanted} after {held}"), way, delay);
         }
@@ -204,8 +204,8 @@ fn token_counter_key_keeps_the_hash_tag_of_the_lock_name() {
     shown("fenced: names with hash tags, spaces, other alphabets", Way::JavaToRust);
 }
 
-/// If the counter is lost, tokens start again. The counter must therefore never be deleted, and
-/// must have no TTL.
+/// If the counter is lost, tokens start again at 1. The counter must therefore never be deleted,
+/// and must have no TTL.
 #[test]
 fn deleted_token_counter_restarts_at_one_in_java_and_rust() {
     let both = Together::start();
@@ -259,8 +259,8 @@ fn redisson_lock_and_get_token_ignores_its_lease_argument() {
     }
 }
 
-/// `tryLockAndGetToken()` waits without an end, like `lockAndGetToken()`. With a wait time, it
-/// waits for at most that time.
+/// `tryLockAndGetToken()` waits without an end, like `lockAndGetToken()`. With a wait time,
+/// `tryLockAndGetToken()` waits for at most that time.
 #[test]
 fn redisson_try_lock_and_get_token_waits_without_a_bound() {
     for redisson in [Redisson::V4, Redisson::V3] {
@@ -283,8 +283,8 @@ fn redisson_try_lock_and_get_token_waits_without_a_bound() {
     }
 }
 
-/// If the key has no TTL, Redisson's script returns −1, which looks like a grant. Two threads would
-/// then hold at the same time. A lock must therefore always have a TTL.
+/// If the key has no TTL, Redisson's script returns −1, which looks like a grant. So two threads
+/// would hold the lock at the same time. A lock must therefore always have a TTL.
 #[test]
 fn redisson_reenters_a_key_without_ttl_and_gets_no_token() {
     for redisson in [Redisson::V4, Redisson::V3] {
@@ -321,7 +321,7 @@ fn one_enters<'a>(waiting: &mut Vec<(&'a Thread, Pending)>) -> &'a Thread {
     thread
 }
 
-/// The value of the counter: the last token that was drawn.
+/// The value of the counter, which is the last drawn token.
 fn counter(redis: &Redis) -> i64 {
     let last = redis.command(&["GET", COUNTER]);
     if last.is_nil() { 0 } else { last.text().parse().unwrap() }

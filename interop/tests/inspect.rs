@@ -7,7 +7,7 @@ use leasehold::{Client, Inspection};
 use serde_json::json;
 use testkit::{Redis, eventually};
 
-/// The names of objects, and the kind that `inspect` finds for each.
+/// The names of objects, and the kind that `inspect` finds for each name.
 const KINDS: [(&str, &str); 16] = [
     ("api", "rate limiter"),
     ("booth", "read lock"),

@@ -1,6 +1,6 @@
 //! `RLock`, `getSpinLock` and `RFencedLock` with Leasehold's `Lock`: one language holds, waits,
-//! releases or dies, and the other one observes it. `fenced.rs` has the rest of fenced locks.
-//! `rows/mod.rs` has the tests that also run with sentinels and in a cluster.
+//! releases or dies, and the other language observes this. `fenced.rs` has the rest of fenced
+//! locks. `rows/mod.rs` has the tests that also run with sentinels and in a cluster.
 
 mod rows;
 
@@ -104,8 +104,8 @@ fn spin_lock_waiter_acquires_when_a_plain_lock_is_released() {
     }
 }
 
-/// A spin lock of Redisson publishes no message when it is released, but a spin lock of Leasehold
-/// does. So a name must not be used for both kinds of Redisson's locks.
+/// The release of a Redisson spin lock publishes no message, but the release of a Leasehold spin
+/// lock does. So in Redisson, a name must not be used for a spin lock and for a plain lock.
 #[test]
 fn rust_spin_lock_release_notifies_and_java_release_does_not() {
     let both = Together::start();
@@ -118,8 +118,8 @@ fn rust_spin_lock_release_notifies_and_java_release_does_not() {
         // when the spin lock is released long before its lease ends
         let left = holder.spin().unlock("door");
 
-        // then Redisson was notified by Leasehold, and Leasehold repeats its request long before
-        // the lease would have ended
+        // then Leasehold's release notifies the Redisson waiter, and a Leasehold waiter repeats its
+        // request long before the lease would have ended
         let delay = wake_up(&left, &waiting.wait(SECOND * 10));
         let bound = match way {
             Way::RustToJava => AT_ONCE,
@@ -127,7 +127,7 @@ fn rust_spin_lock_release_notifies_and_java_release_does_not() {
         };
         assert!(delay < bound, "{way}: {delay:?}");
         assert!(waiter.unlock("door").is_true());
-        woken("lock: lock after spin lock: Java's says nothing", way, delay);
+        woken("lock: lock after spin lock, whose release Java does not publish", way, delay);
     }
 }
 
@@ -158,7 +158,7 @@ fn forced_release_wakes_the_waiter_of_the_other_language() {
 
 #[test]
 fn rust_holder_notices_a_force_unlock_by_java_when_it_renews() {
-    // given a lock that its client renews every two seconds
+    // given a Leasehold lock that its client renews every two seconds
     let both = Together::with(|setup| setup.watchdog(SECOND * 6));
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
     assert!(rust.lock("door").acquired());
@@ -169,7 +169,7 @@ fn rust_holder_notices_a_force_unlock_by_java_when_it_renews() {
     assert!(forced.is_true());
     assert!(java.lock("door").acquired());
 
-    // then the Rust holder gets the loss reported, and its release does not end the new hold
+    // then Leasehold reports the loss to the Rust holder, whose release does not end the new hold
     let reported = lost.wait(SECOND * 10);
     assert_eq!(reported.value(), "NotOwned");
     let delay = since(forced.began_at(), reported.at());
@@ -179,7 +179,7 @@ fn rust_holder_notices_a_force_unlock_by_java_when_it_renews() {
     assert!(refused.failed_with("NotHeld"), "{refused:?}");
     assert!(refused.failure().unwrap().message.contains(&java_is), "{refused:?}");
     assert!(java.is_held("door").is_true());
-    woken("lock: a Rust holder notices Java's force at its renewal", Way::JavaToRust, delay);
+    woken("lock: a Rust holder notices a Java force unlock at renewal", Way::JavaToRust, delay);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn rust_holder_notices_java_force_unlock_at_once_with_a_waiter() {
     let delay = since(forced.began_at(), reported.at());
     assert!(delay < AT_ONCE, "notified after {delay:?}");
     woken(
-        "lock: a Rust holder notices Java's force at once if others wait",
+        "lock: a Rust holder notices a Java force unlock at once if others wait",
         Way::JavaToRust,
         delay,
     );
@@ -217,7 +217,7 @@ fn java_holder_notices_a_forced_release_only_when_it_asks() {
     assert!(rust.force_unlock("door").is_true());
     assert!(rust.lock_for("door", SECOND * 12).acquired());
 
-    // then Java sees its loss only at its next call, and does not renew the new hold
+    // then the Java holder notices the loss only at its next call, and does not renew the new hold
     assert!(!java.is_held("door").is_true());
     sleep(SECOND * 2);
     let ttl = java.remain_time_to_live("door").number();
@@ -226,7 +226,7 @@ fn java_holder_notices_a_forced_release_only_when_it_asks() {
     assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
     assert!(rust.is_held("door").is_true());
     assert!(rust.unlock("door").is_true());
-    shown("lock: our force is seen by a Java holder that asks", Way::RustToJava);
+    shown("lock: a Java holder notices a forced release at its next call", Way::RustToJava);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn only_the_owner_can_unlock() {
     assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
     assert!(rust.is_held("door").is_true());
     assert!(rust.unlock("door").is_true());
-    shown("lock: unlock by a stranger is refused", Way::RustToJava);
+    shown("lock: unlock by another owner is rejected", Way::RustToJava);
 
     // Java holds after Rust. The release of the old guard is rejected, and the hold stays.
     assert!(rust.lock_for("door", SECOND / 2).acquired());
@@ -248,7 +248,7 @@ fn only_the_owner_can_unlock() {
     assert!(java.is_held("door").is_true());
     assert_eq!(java.hold_count("door").number(), 1);
     assert!(java.unlock("door").is_true());
-    shown("lock: unlock by a stranger is refused", Way::JavaToRust);
+    shown("lock: unlock by another owner is rejected", Way::JavaToRust);
 }
 
 // Killed processes.
@@ -375,7 +375,7 @@ fn is_held_by_thread_distinguishes_holders() {
         assert_eq!(held_by(asked), asked == one.id());
     }
 
-    // A Leasehold owner is not a thread of Java, even if both have the same number.
+    // A Leasehold owner is not a Java thread, even if the owner has the number of a Java thread.
     assert!(one.unlock("door").is_true());
     let guard = runtime.block_on(lock.acquire()).unwrap();
     for number in [1, one.id(), other.id()] {
@@ -384,8 +384,8 @@ fn is_held_by_thread_distinguishes_holders() {
     assert_eq!(runtime.block_on(guard.release()).unwrap(), leasehold::Release::Released);
 }
 
-/// `getNonReentrantLock` has the keys of the plain lock, and `getNonReentrantFairLock` those of the
-/// fair lock.
+/// `getNonReentrantLock` has the keys of the plain lock, and `getNonReentrantFairLock` has the keys
+/// of the fair lock.
 #[test]
 fn non_reentrant_locks_of_both_languages_exclude_each_other() {
     let both = Together::start();
@@ -415,7 +415,7 @@ fn non_reentrant_locks_of_both_languages_exclude_each_other() {
     }
 }
 
-/// A client in the process of the test, for calls that the Rust process does not offer.
+/// A client in the process of the test, for calls for which `rust_peer` has no command.
 fn client(both: &Together) -> (tokio::runtime::Runtime, leasehold::Client) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let client = runtime.block_on(leasehold::Client::connect(&both.redis.url())).unwrap();

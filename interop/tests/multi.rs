@@ -59,7 +59,7 @@ fn multi_locks_of_both_languages_exclude_each_other() {
     assert!(runtime.block_on(ours.try_acquire()).unwrap().is_some());
 }
 
-/// Whether a holder of both members is active.
+/// Whether a thread or a task now holds both members.
 struct Inside(AtomicBool);
 
 impl Inside {
@@ -70,7 +70,7 @@ impl Inside {
     }
 }
 
-/// Each language has two holders. Java acquires the members in the order in which they are given.
+/// Each language has two threads that acquire. Java acquires the members in the given order.
 #[test]
 fn java_and_rust_multi_locks_in_opposite_orders_make_progress() {
     const ROUNDS: u32 = 20;

@@ -1,5 +1,5 @@
-//! `RSemaphore` and `RCountDownLatch` with those of Leasehold: they use the same number and the
-//! same channel, and notify each other.
+//! Semaphores and latches of both languages use the same number and the same channel, and notify
+//! each other. In Java, these are `RSemaphore` and `RCountDownLatch`.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -82,11 +82,11 @@ fn java_and_rust_count_the_same_semaphore_permits() {
         assert!(holder.release("pool", 4).is_true());
         assert_eq!(holder.drain_permits("pool"), 5);
         assert_eq!(waiter.drain_permits("pool"), 0);
-        // A client may release permits that the other one holds.
+        // A client may release permits that the other client holds.
         assert!(holder.release("pool", 2).is_true());
         assert!(waiter.delete("pool").is_true());
         assert_eq!(holder.free_permits("pool"), 0);
-        shown("semaphore: one number of permits, below none too", way);
+        shown("semaphore: one number of permits, also below 0", way);
     }
 }
 
@@ -113,8 +113,8 @@ fn semaphore_calls_return_the_same_numbers_in_java_and_rust() {
     }
     assert_eq!(reported[0], reported[1]);
     assert_eq!(reported[0].1, [3, 3, 7].map(|free| format!("{SEMAPHORE} {free}")));
-    shown("record: a semaphore is one number, said on one channel", Way::RustToJava);
-    shown("record: a semaphore is one number, said on one channel", Way::JavaToRust);
+    shown("record: a semaphore is one number, published on one channel", Way::RustToJava);
+    shown("record: a semaphore is one number, published on one channel", Way::JavaToRust);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn negative_permits_are_not_published_and_java_keeps_waiting() {
     assert!(rust.release("pool", 1).is_true());
     assert!(waiting.wait(SECOND * 10).acquired());
     assert_eq!(output(monitor)[..2], [0, 1].map(|free| format!("{SEMAPHORE} {free}")));
-    shown("semaphore: no number below none is said", Way::RustToJava);
+    shown("semaphore: no number below 0 is published", Way::RustToJava);
 }
 
 #[test]
@@ -176,8 +176,8 @@ fn semaphore_permits_of_a_killed_process_stay_acquired() {
     assert!(!waiting.is_done());
     assert!(rust.thread("T2").semaphores().add_permits("pool", 2).is_true());
     assert!(waiting.wait(SECOND * 10).acquired());
-    shown("semaphore: permits of the dead stay taken", Way::RustToJava);
-    shown("semaphore: permits of the dead stay taken", Way::JavaToRust);
+    shown("semaphore: permits of a killed process stay acquired", Way::RustToJava);
+    shown("semaphore: permits of a killed process stay acquired", Way::JavaToRust);
 }
 
 #[test]
@@ -218,11 +218,11 @@ fn latch_calls_return_the_same_numbers_in_java_and_rust() {
     }
     assert_eq!(reported[0], reported[1]);
     assert_eq!(reported[0].1, [1, 0].map(|message| format!("{LATCH} {message}")));
-    shown("record: a latch is one number, said on one channel", Way::RustToJava);
-    shown("record: a latch is one number, said on one channel", Way::JavaToRust);
+    shown("record: a latch is one number, published on one channel", Way::RustToJava);
+    shown("record: a latch is one number, published on one channel", Way::JavaToRust);
 }
 
-/// Redisson's own `delete()` does not wake its waiters. Leasehold's `delete` does.
+/// Redisson's own `delete()` of a latch does not wake waiters. Leasehold's `delete` wakes them.
 #[test]
 fn deleted_latch_wakes_waiters_of_the_other_language() {
     let both = Together::start();

@@ -1,5 +1,5 @@
 //! `RPermitExpirableSemaphore` with Leasehold's `ExpirableSemaphore`: one language holds, waits,
-//! releases or dies, and the other one observes it.
+//! releases or dies, and the other language observes this.
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ impl Both {
         self.ask(op, json!({})).number()
     }
 
-    /// Asserts that both clients see these numbers of permits: free, held, and in all.
+    /// Asserts that both clients return these numbers of permits: free, held, and total.
     #[track_caller]
     fn agree(&self, expected: [i64; 3]) {
         let java = ["available", "held", "total"].map(|op| self.number(op));
@@ -242,17 +242,17 @@ fn either_language_may_reduce_free_permits_below_zero() {
     both.rust.set(1).unwrap();
     both.agree([-4, 5, 1]);
 
-    // given a Java waiter, and permits that are released while the free number is negative
+    // given a Java waiter, and released permits while the number of free permits is negative
     let waiting = both.thread().start_permits("acquire", NAME, json!({}));
     both.until_asleep(1);
     for id in &guard.ids()[..4] {
         both.rust.release_id(*id).unwrap();
     }
     assert!(!waiting.is_done());
-    // then the release after which a permit is free again notifies the Java waiter
+    // then the release that makes a permit free notifies the Java waiter
     both.rust.release_id(guard.ids()[4]).unwrap();
     assert!(waiting.wait(SECOND * 10).acquired());
-    shown("permits: less than none are free", Way::RustToJava);
+    shown("permits: the number of free permits is below 0", Way::RustToJava);
 }
 
 #[test]
@@ -270,7 +270,8 @@ fn permits_of_a_killed_java_process_expire() {
     shown("permits: the holder is killed", Way::JavaToRust);
 }
 
-/// Many threads of both languages. A number in Redis counts how many of them hold at the same time.
+/// Many threads of both languages. A number in Redis counts how many of these threads hold a permit
+/// at the same time.
 fn contenders(version: Redisson, count: u32) {
     const THREADS: u32 = 6;
     const ROUNDS: u32 = 60;

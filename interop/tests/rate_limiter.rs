@@ -54,7 +54,7 @@ impl Both {
         assert_eq!((rust, self.ask("available", json!({})).number()), (free, free));
     }
 
-    /// Returns the keys with their values, without random bytes and times.
+    /// Returns the keys with their values, but without random bytes and times.
     fn data(&self, id: &str) -> Vec<String> {
         const READ: &str = "local all = {} for _, key in ipairs(redis.call('KEYS', '*api*')) do \
             local kind, shows = redis.call('TYPE', key).ok, '' \
@@ -122,7 +122,7 @@ fn rate_that_one_language_sets_applies_to_the_other() {
     assert!(!both.rust.set_if_absent(rate(false)).unwrap());
     assert_eq!(both.rust.config().unwrap(), Some(Rate::per(5, 2 * SECOND).per_client()));
     assert!(matches!(both.rust.try_acquire(6), Err(Error::TooMany { most: 5, .. })));
-    shown("rate limiter: a rate is that of both", Way::JavaToRust);
+    shown("rate limiter: a rate applies to both", Way::JavaToRust);
 
     both.rust.set(rate(false)).unwrap();
     assert!(!both.ask("trySetRate", json!({ "rate": 5, "interval_ms": 2_000 })).is_true());
@@ -134,7 +134,7 @@ fn rate_that_one_language_sets_applies_to_the_other() {
         .message
         .clone();
     assert!(error.contains("Requested permits amount cannot exceed defined rate"), "{error}");
-    // Permits that were acquired before an update still count, for both clients.
+    // Permits that were acquired before an update of the rate still count for both clients.
     assert!(both.java_takes(8));
     assert!(both.rust.update(Rate::per(20, 5 * SECOND)).unwrap());
     both.both_see(12);
@@ -142,7 +142,7 @@ fn rate_that_one_language_sets_applies_to_the_other() {
     both.both_see(7);
     assert!(both.rust.delete().unwrap());
     assert_eq!(both.data("none"), [""; 0]);
-    shown("rate limiter: a rate is that of both", Way::RustToJava);
+    shown("rate limiter: a rate applies to both", Way::RustToJava);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn java_and_rust_acquire_from_the_same_rate_window() {
         assert!(!both.java_takes(1) && !both.rust_takes(1), "{turn}");
         sleep(2 * SECOND + SECOND / 20);
     }
-    // Each client waits for the permits of the other one.
+    // Each client waits until the permits of the other client are free again.
     for way in [Way::RustToJava, Way::JavaToRust] {
         let start = Instant::now();
         match way {
@@ -232,11 +232,12 @@ fn idle_rate_limiter_expires_for_java_and_rust() {
     assert_eq!(both.data("none").len(), 3);
     sleep(SECOND * 5 / 2);
     assert_eq!(both.data("none"), [""; 0]);
-    shown("rate limiter: it ends for both when it is idle", Way::RustToJava);
-    shown("rate limiter: it ends for both when it is idle", Way::JavaToRust);
+    shown("rate limiter: it expires for both when it is idle", Way::RustToJava);
+    shown("rate limiter: it expires for both when it is idle", Way::JavaToRust);
 }
 
-/// A counter without an interval. Redisson's script fails until Leasehold has sent a request.
+/// The limiter has a counter, but no set of acquired permits. Redisson's script fails until
+/// Leasehold has sent a request.
 #[test]
 fn rust_repairs_a_stale_limiter_counter_that_java_rejects() {
     let both = Both::start();

@@ -1,6 +1,6 @@
 //! `RReadWriteLock` and Leasehold's `ReadWriteLock`: readers of both languages hold together, and a
 //! writer of either language excludes all others. One language notifies, releases or dies, and the
-//! other one observes it. Contention is in `crowds.rs`.
+//! other language observes this. Contention is in `crowds.rs`.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -114,8 +114,8 @@ fn java_and_rust_readers_share_and_exclude_all_writers() {
     }
 }
 
-/// Redisson does not see waiting writers of Leasehold, and Leasehold does not see those of
-/// Redisson.
+/// Redisson does not see waiting writers of Leasehold, and Leasehold does not see waiting writers
+/// of Redisson.
 #[test]
 fn only_rust_readers_yield_and_only_to_rust_writers() {
     let both = Together::start();
@@ -150,7 +150,7 @@ fn only_rust_readers_yield_and_only_to_rust_writers() {
     assert!(last.wait(SECOND * 5).acquired());
     assert!(second.unlock("door").is_true());
     shown("read-write: Java's readers wait for no writer", Way::RustToJava);
-    shown("read-write: ours wait for Java's writers no longer than these write", Way::JavaToRust);
+    shown("read-write: Leasehold readers do not yield to waiting Java writers", Way::JavaToRust);
 }
 
 /// Readers of one process share a hold. Without a pause between their holds, a Redisson writer
@@ -177,7 +177,7 @@ fn redisson_writer_acquires_between_short_rust_reads() {
     let slowest = slowest.max().unwrap();
     runtime.shutdown_background();
     assert!(slowest < SECOND * 5, "{slowest:?}");
-    shown("read-write: Redisson writes beside our readers that come and go", Way::RustToJava);
+    shown("read-write: a Redisson writer acquires between short Rust reads", Way::RustToJava);
 }
 
 // Renewal.
@@ -210,7 +210,7 @@ fn readers_and_writers_are_renewed_while_they_hold() {
         assert!(holder.unlock(name).is_true(), "{name}");
         assert!(waiter.try_lock(name).acquired(), "{name}");
         assert!(waiter.unlock(name).is_true());
-        shown("read-write: the watchdog keeps both sides for three ttls", *way);
+        shown("read-write: the watchdog renews both sides for three ttls", *way);
     }
 }
 
@@ -240,8 +240,8 @@ fn killed_reader_or_writer_blocks_until_its_lease_ends() {
     }
 }
 
-/// `testMultiInstanceZombieReadLockPerformance` of Redisson's read-write lock. It shows why each
-/// reader has a key for its own lease.
+/// `testMultiInstanceZombieReadLockPerformance` of Redisson's read-write lock. This test shows why
+/// each reader has a key for its own lease.
 #[test]
 fn killed_reader_expires_while_the_other_language_reads() {
     for way in WAYS {
@@ -263,7 +263,7 @@ fn killed_reader_expires_while_the_other_language_reads() {
         let entered = writer.try_lock("door");
         assert!(entered.acquired(), "{way}: {:?}", fields(&both.redis));
         assert!(writer.unlock("door").is_true());
-        shown("read-write: a dead reader ends while others read on", way);
+        shown("read-write: a dead reader expires while others read", way);
     }
 }
 
@@ -299,7 +299,8 @@ fn downgrade_admits_readers_of_the_other_language() {
     }
 }
 
-/// Redisson's own readers therefore wait for the rest of the lease: half a minute by default.
+/// Redisson publishes no message for a downgrade. So waiting readers wait for the rest of the
+/// lease, which is half a minute by default.
 #[test]
 fn java_downgrade_wakes_no_waiter() {
     let both = Together::start();
@@ -330,7 +331,7 @@ fn writer_that_releases_its_read_hold_keeps_writing() {
         assert!(writer.unlock("door").is_true());
         assert!(other.try_lock("door").acquired(), "{way}");
         assert!(other.unlock("door").is_true());
-        shown("read-write: a writer reads as well and writes on", way);
+        shown("read-write: a writer releases its read hold and keeps writing", way);
     }
 }
 
@@ -343,7 +344,7 @@ fn java_readers_reenter_while_rust_readers_share_one_hold() {
     for count in 1..=3 {
         assert!(java.lock("door").acquired() && rust.lock("door").acquired());
         assert_eq!(java.hold_count("door").number(), count);
-        // For the store, all Leasehold readers of a process are one reader.
+        // In Redis, all Leasehold readers of a process are one reader.
         assert_eq!(rust.hold_count("door").number(), 1);
     }
     let leases = both.redis.command(&["KEYS", "{door}:*:rwlock_timeout:*"]);
@@ -378,8 +379,8 @@ fn java_readers_reenter_while_rust_readers_share_one_hold() {
     shown("read-write: re-entry beside the other language", Way::JavaToRust);
 }
 
-/// A Leasehold reader releases while a Java reader has several leases. The lock must last as long
-/// as the longest of them.
+/// One reader releases while a reader of the other language stays. The lock must last as long as
+/// the longest remaining lease.
 #[test]
 fn reader_release_keeps_the_longest_lease_of_other_readers() {
     let both = Together::start();
@@ -393,7 +394,7 @@ fn reader_release_keeps_the_longest_lease_of_other_readers() {
         let ttl = both.redis.command(&["PTTL", "door"]).number();
         assert!((2_000..=9_000).contains(&ttl), "{way}: {ttl}");
         assert!(stays.unlock("door").is_true());
-        shown("read-write: the lock lives as long as who is left", way);
+        shown("read-write: the lock lasts as long as the remaining leases", way);
     }
 }
 
@@ -423,7 +424,7 @@ fn forced_release_ends_only_the_given_side_and_wakes_waiters() {
         let delay = wake_up(&forced, &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{kinds:?}, {way}: {delay:?}");
         assert!(holder.unlock("door").failure().is_some(), "{kinds:?}, {way}");
-        // The third client then also releases the waiter, which holds now, by force.
+        // The waiter holds now. The third client also releases the lock of the waiter by force.
         assert!(third.of(kinds[1]).force_unlock("door").is_true(), "{kinds:?}, {way}");
         assert!(waiter.unlock("door").failure().is_some(), "{kinds:?}, {way}");
         asleep(&both, 0);
@@ -472,7 +473,7 @@ fn java_and_rust_leave_the_same_keys() {
         steps
     });
     for (ours, theirs) in rust.iter().zip(&java) {
-        // If a Redisson writer reenters, it adds the lease to the rest of the former lease.
+        // A Redisson writer that reenters adds the lease to the rest of the former lease.
         let (step, theirs) =
             (theirs.0, theirs.1.join("\n").replace("ends in 60000", "ends in 30000"));
         assert_eq!((ours.0, ours.1.join("\n")), (step, theirs));
@@ -505,8 +506,8 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
     }
 }
 
-/// A name must be used for one kind only. Redisson's plain lock and its write lock treat the hash
-/// of the other as held. But Redisson's read-write lock grants itself the hash of a plain lock.
+/// A name must be used for only one kind. Redisson's plain lock and its write lock treat each
+/// other's hash as held. But Redisson's read lock is granted although the hash is of a plain lock.
 #[test]
 fn plain_lock_excludes_rust_but_not_java_readers_of_its_name() {
     let both = Together::start();
@@ -515,7 +516,7 @@ fn plain_lock_excludes_rust_but_not_java_readers_of_its_name() {
         assert!(!both.rust.thread("T").of(side).try_lock("door").acquired());
     }
     assert!(both.java.thread("T").reads().try_lock("door").acquired());
-    shown("read-write: a plain lock of that name keeps ours out", Way::JavaToRust);
+    shown("read-write: a plain lock of the name excludes Rust readers", Way::JavaToRust);
 }
 
 /// Every key with its fields and its TTL, except Redisson's latches.
@@ -523,7 +524,7 @@ fn keys(redis: &Redis) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for key in redis.command(&["KEYS", "*"]).texts() {
         let ttl = redis.command(&["PTTL", key]).number();
-        // Rounds the TTL up, because it was read a moment later.
+        // Rounds the TTL up, because this test reads it a moment after the request.
         let ends = match ttl {
             50_000.. => 60_000,
             25_000.. => 30_000,

@@ -1,5 +1,5 @@
-//! Redis as the witness: both clients leave the same data and send the same commands. The
-//! documented exceptions are Leasehold's queue and its channels.
+//! Both clients leave the same data in Redis and send the same commands. The documented exceptions
+//! are the wait queue of Leasehold and its channels.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -55,14 +55,14 @@ fn java_and_rust_leave_the_same_keys_after_each_step() {
 }
 
 /// A fenced lock has the hash of a plain lock, and a counter. The first grant creates the counter,
-/// and it stays.
+/// which is never deleted.
 #[test]
 fn fenced_lock_adds_only_a_counter_without_expiry() {
     for side in [Side::Java, Side::Rust] {
         // given the data of a lock without a counter
         let plain = keys_of(&Together::start(), side, Kind::Lock);
 
-        // then a fenced lock has the same data and a counter
+        // then a fenced lock has the same data, and also a counter
         let mut fenced = keys_of(&Together::start(), side, Kind::Fenced);
         let mut counts = Vec::new();
         for (step, keys, _) in &mut fenced {
@@ -92,22 +92,22 @@ fn fenced_script_has_the_token_counter_as_its_last_key() {
         words[2..].iter().map(|word| without_owner(word)).collect()
     };
 
-    // Java sends the same request, whether it needs the token or not.
+    // Java sends the same request with and without a need for the token.
     for ask in [enters_by_lock, enters_by_token] {
         let (asked, done) = question_of(&both, &java, ask);
         assert_eq!(without_owners(&asked), ["2", "door", COUNTER, "30000", "<owner>"]);
         let count = format!("incr {COUNTER}");
         assert_eq!(done, [count.as_str(), "hincrby door <owner> 1", "pexpire door 30000"]);
     }
-    // Leasehold sends the number of tokens after the two arguments about the queue. If Leasehold
-    // does not queue, it sends the key of the lock instead of the key of the queue.
+    // Leasehold sends the number of tokens after the two arguments about the queue. A request that
+    // adds no queue entry has the key of the lock in place of the key of the queue.
     let (asked, done) = question_of(&both, &rust, enters_by_lock);
     let expected = ["3", "door", "door", COUNTER, "<owner>", "30000", "", "15000", "1"];
     assert_eq!(without_owners(&asked), expected);
     let count = format!("incrby {COUNTER} 1");
     assert_eq!(done, [count.as_str(), "hset door <owner> 1", "pexpire door 30000"]);
 
-    // If Leasehold queues, it sends the key of the queue.
+    // A request that adds a queue entry has the key of the queue.
     assert!(java.lock("door").acquired());
     let monitor = both.redis.monitor();
     let waiting = rust.start_lock("door");
@@ -142,7 +142,7 @@ fn fenced_reply_is_a_token_or_the_remaining_time() {
             both.redis.command(&words.iter().map(String::as_str).collect::<Vec<_>>())
         });
 
-        // then the first owner gets a token each time, and the other owner the remaining time
+        // then the first owner gets a token each time, and the other owner gets the remaining time
         let count = both.redis.command(&["HGET", "door", "one"]);
         let left = if wants_token { taken.list()[0].number() } else { taken.number() };
         assert!((25_000..=30_000).contains(&left), "{side:?}: {left}");
@@ -164,8 +164,8 @@ fn fenced_reply_is_a_token_or_the_remaining_time() {
                 assert_eq!((taken.list()[1].text(), taken.list()[2].text()), ("one", "1"));
             }
         }
-        // At a reentry, Java increments the hold count, and Leasehold sets it. A client that finds
-        // the lock held draws no token.
+        // At a reentry, Java increments the hold count, and Leasehold sets the hold count. A client
+        // that finds the lock held draws no token.
         assert_eq!(count.text(), if let Side::Java = side { "2" } else { "1" });
         assert_eq!(both.redis.command(&["GET", COUNTER]).text(), "8");
         both.redis.command(&["DEL", "door"]);
@@ -183,8 +183,8 @@ fn enters_by_token(thread: &Thread) {
     assert!(thread.start_lock_and_get_token("door").wait(SECOND * 5).number() > 0);
 }
 
-/// Returns the words of the request by which `thread` acquires the free lock, and the changes that
-/// the request makes.
+/// Returns the words of the request by which `thread` acquires the free lock, and the changes of
+/// keys by this request.
 fn question_of(both: &Together, thread: &Thread, enters: Enters) -> (Vec<String>, Vec<String>) {
     // A client sends the first call of a script twice: by hash, and again after it has loaded the
     // script.
@@ -198,9 +198,10 @@ fn question_of(both: &Together, thread: &Thread, enters: Enters) -> (Vec<String>
     (asked.unwrap_or_else(|| panic!("{lines:#?}")), deeds(&lines))
 }
 
-/// The changes of keys by both clients, as `MONITOR` shows them. There are no other differences
-/// than these: Leasehold sets the count instead of incrementing it, deletes the field instead of
-/// the key, keeps the lease when one share is released, and has no latch.
+/// Compares the changes of keys by both clients, as `MONITOR` shows them. Leasehold sets the hold
+/// count instead of incrementing it, and deletes the field instead of the key. When one of two
+/// shares is released, Leasehold keeps the lease. It writes no key `redisson_unlock_latch`. There
+/// are no other differences.
 #[test]
 fn java_and_rust_write_the_same_lock_keys() {
     let both = Together::start();
@@ -247,11 +248,11 @@ fn java_and_rust_write_the_same_lock_keys() {
         ]
         .map(owned)
     );
-    shown("record: commands, but for what is documented", Way::RustToJava);
-    shown("record: commands, but for what is documented", Way::JavaToRust);
+    shown("record: commands, with the documented exceptions", Way::RustToJava);
+    shown("record: commands, with the documented exceptions", Way::JavaToRust);
 }
 
-/// The changes of keys for both sides of a read-write lock.
+/// Compares the changes of keys for both sides of a read-write lock.
 #[test]
 fn java_and_rust_write_the_same_read_write_keys() {
     let both = Together::start();
@@ -333,8 +334,8 @@ fn java_and_rust_write_the_same_read_write_keys() {
         ]
         .map(owned)
     );
-    // For the store, all Leasehold readers of a process are one reader. Its lease is set together
-    // with its key.
+    // In Redis, all Leasehold readers of a process are one reader. One command sets the key of this
+    // reader and its lease.
     let enters = "set {door}:<owner>:rwlock_timeout:1 1 PX 30000";
     assert_eq!(
         rust,
@@ -371,11 +372,11 @@ fn java_and_rust_write_the_same_read_write_keys() {
         ]
         .map(owned)
     );
-    shown("record: commands of a read-write lock, but for what is documented", Way::RustToJava);
-    shown("record: commands of a read-write lock, but for what is documented", Way::JavaToRust);
+    shown("record: commands of a read-write lock, with the documented exceptions", Way::RustToJava);
+    shown("record: commands of a read-write lock, with the documented exceptions", Way::JavaToRust);
 }
 
-/// Rounds the time of an expiry up, because some of Java's leases are the rest of earlier ones.
+/// Rounds the time of an expiry up, because some leases of Java are the rest of earlier leases.
 fn rounded(deed: String) -> String {
     match deed.rsplit_once(' ') {
         Some((what, millis)) if what.starts_with("pexpire") => {
@@ -406,7 +407,7 @@ fn deeds_of_sides(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>
     ];
     let mut all = Vec::new();
     for (step, act) in steps {
-        // Within the same millisecond, a lease would not change, and Leasehold does not extend it.
+        // Leasehold does not extend a lease within the millisecond of its start.
         sleep(Duration::from_millis(5));
         let monitor = both.redis.monitor();
         assert!(act(), "{side:?}: {step}");
@@ -435,7 +436,7 @@ fn java_and_rust_renew_to_the_full_ttl_after_a_third_of_it() {
         }
         let mut deeds = deeds(&monitor.stop());
 
-        // then each renewal set its lease to 9 s when 6 s were left
+        // then each renewal set the lease to 9 s when 6 s were left
         assert_eq!(deeds.drain(..2).next_back().as_deref(), Some("pexpire door 9000"), "{side:?}");
         assert!(deeds.len() >= 2, "{side:?}: {deeds:?}");
         assert!(deeds.iter().all(|deed| deed == "pexpire door 9000"), "{side:?}: {deeds:?}");
@@ -484,8 +485,8 @@ fn java_and_rust_waiters_ask_again_after_they_subscribed() {
             has_asked(&monitor.lines())
         });
 
-        // A release between the first request and the subscription notifies nobody. So the client
-        // repeats its request when it is subscribed.
+        // A release between the first request and the subscription notifies no waiter. So the
+        // client repeats its request when it is subscribed.
         let lines = monitor.stop();
         let mut steps: Vec<_> = lines.iter().filter_map(|line| question(line)).collect();
         let expected = match way {
@@ -507,7 +508,7 @@ fn java_and_rust_waiters_ask_again_after_they_subscribed() {
 #[test]
 fn release_makes_one_waiter_of_each_process_send_a_request() {
     for side in [Side::Java, Side::Rust] {
-        // given a holder in one process, and three waiters in the other one
+        // given a holder in one process, and three waiters in the other process
         let both = Together::start();
         let stranger = side.other().thread(&both, "stranger");
         assert!(stranger.lock("door").acquired());
@@ -531,8 +532,8 @@ fn release_makes_one_waiter_of_each_process_send_a_request() {
         });
         sleep(SECOND / 2);
 
-        // then one of the waiters has sent a request and holds, and the other waiters wait for this
-        // holder
+        // then one of the waiters has sent a request and acquired, and the other waiters wait for
+        // this holder
         let lines = monitor.stop();
         let tells = |line: &&String| line.to_uppercase().contains(r#""PUBLISH""#);
         let reported = lines.iter().skip_while(|line| !tells(line));
@@ -582,8 +583,8 @@ fn waiters_of_one_process_share_a_subscription() {
         };
         let (begun, ended) = match way {
             Way::RustToJava => (vec![CHANNEL.to_owned()], CHANNEL.to_owned()),
-            // Leasehold subscribes to its three channels at once. So subscribers of only Redisson's
-            // channel can be counted at any time.
+            // Leasehold subscribes to its three channels by one command. So at any time, the
+            // difference of two counts of subscribers is the number of waiting Java clients.
             Way::JavaToRust => {
                 let all = all_channels(both.rust.id());
                 (vec![all.clone()], all)
@@ -664,7 +665,7 @@ fn java_wakes_only_on_message_0_and_rust_on_any_message() {
     }
 }
 
-/// Redisson reads `00` as the number 0. Only Leasehold distinguishes the two.
+/// Redisson reads `00` as the number 0. Only Leasehold distinguishes `00` from `0`.
 #[test]
 fn redisson_reads_the_message_00_as_0() {
     for redisson in [Redisson::V3, Redisson::V4] {
@@ -682,7 +683,7 @@ fn redisson_reads_the_message_00_as_0() {
         let began = SystemTime::now();
         both.redis.command(&["PUBLISH", CHANNEL, "00"]);
 
-        // then the waiter acquires at once, and reads later messages
+        // then the waiter acquires at once, and still receives later messages
         let entered = waiting.wait(SECOND * 5);
         let delay = since(began, entered.acquired_at());
         assert!(delay < AT_ONCE, "{redisson:?}: woken after {delay:?}");
@@ -693,11 +694,12 @@ fn redisson_reads_the_message_00_as_0() {
             "redis.call('PUBLISH', ARGV[1], '00') redis.call('PUBLISH', ARGV[1], '0')";
         both.redis.command(&["EVAL", both_at_once, "0", CHANNEL]);
         assert!(again.wait(AT_ONCE).acquired(), "{redisson:?}");
-        woken("record: Redisson takes 00 for 0", Way::RustToJava, delay);
+        woken("record: Redisson reads 00 as 0", Way::RustToJava, delay);
     }
 }
 
-/// The next message has arrived, but Java does not read it before more data comes.
+/// If an invalid message and another message arrive together, Java does not read the second message
+/// before more data comes.
 #[test]
 fn invalid_message_makes_java_miss_the_next_message() {
     // given a waiter of each language
@@ -713,7 +715,7 @@ fn invalid_message_makes_java_miss_the_next_message() {
         redis.call('PUBLISH', ARGV[1], 'garbage') redis.call('PUBLISH', ARGV[1], '0')";
     both.redis.command(&["EVAL", script, "1", "door", CHANNEL]);
 
-    // then Leasehold is woken, and Java is not, although the lock is free
+    // then the Leasehold waiter is woken, but the Java waiter is not, although the lock is free
     assert!(ours.wait(AT_ONCE).acquired());
     both.redis.command(&["DEL", "door"]);
     sleep(SECOND);
@@ -817,15 +819,15 @@ impl Side {
 /// A step, the keys after it, and the subscribers after it.
 type Step = (&'static str, Vec<String>, Vec<String>);
 
-/// Acquires, reenters, waits and releases, and reads Redis after each step.
+/// Acquires, reenters, waits and releases, and reads the keys after each step.
 fn keys_of(both: &Together, side: Side, kind: Kind) -> Vec<Step> {
     let [one, other] = ["T1", "T2"].map(|name| side.thread(both, name).of(kind));
     let mut steps = Vec::new();
     let mut look = |step| {
         let keys = keys(&both.redis);
         if step == "the waiter has it" {
-            // After its last waiter, Leasehold stays subscribed for two to three seconds, while the
-            // lease gets shorter. The test therefore waits here.
+            // After its last waiter, Leasehold stays subscribed for two to three seconds. The step
+            // ends only after this time.
             until_asleep(&both.redis, "door", 0);
         }
         steps.push((step, keys, listeners(&both.redis)));
@@ -966,8 +968,9 @@ fn deeds_of(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>)> {
     all
 }
 
-/// The changes without the values that differ in each run. They come from scripts, and from the
-/// plain commands of Leasehold's release. Java's plain `DEL` of its latch is left out.
+/// Returns the changes of keys, without the values that differ in each run. The changes come from
+/// scripts, and from the plain commands of Leasehold's release. Java's plain `DEL` of its latch is
+/// left out.
 fn deeds(lines: &[String]) -> Vec<String> {
     let in_scripts = [
         "hincrby", "hset", "hdel", "pexpire", "set", "del", "publish", "spublish", "incr", "incrby",

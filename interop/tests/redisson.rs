@@ -23,7 +23,7 @@ fn rlock_object_remembers_its_last_lease() {
         assert!(rust.try_lock_within("door", SECOND * 5).acquired(), "{redisson:?}");
         assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
 
-        // Another `RLock` of the same name does not remember the lease.
+        // Another `RLock` object with the same name does not remember the lease.
         assert!(rust.unlock("door").is_true());
         let other = both.java.thread("T2");
         assert!(other.lock("door").acquired());
@@ -81,7 +81,7 @@ fn redisson_4_7_renews_more_often_after_earlier_locks() {
         let lines = monitor.stop();
         let renewals =
             lines.iter().filter(|line| line.contains(" lua] ") && line.contains("pexpire"));
-        // The first `PEXPIRE` is that of the acquisition.
+        // The first `PEXPIRE` belongs to the acquisition.
         renewals.count() - 1
     };
 
@@ -120,7 +120,7 @@ fn redisson_3_29_counts_a_repeated_request_twice() {
 
 /// After a response timeout, Redisson 4.7 throws an exception, and does not repeat the request. The
 /// server still executes the request. The lock stays held until its lease ends, but no thread knows
-/// that it holds.
+/// of this hold.
 #[test]
 fn redisson_4_7_leaves_a_hold_without_holder_after_a_timeout() {
     let redis = Redis::start();
@@ -137,7 +137,7 @@ fn redisson_4_7_leaves_a_hold_without_holder_after_a_timeout() {
     assert!(pending.wait(SECOND * 10).failed_with("RedisResponseTimeoutException"));
     eventually("the server has executed the request", SECOND * 10, || redis_holds(&redis, "door"));
     assert_eq!(redis.command(&["HVALS", "door"]).texts(), ["1"]);
-    // Nobody renews this hold, so it ends with its lease.
+    // No client renews this hold, so it ends with its lease.
     assert!(rust.thread("T1").try_lock_within("door", SECOND * 10).acquired());
 }
 

@@ -20,7 +20,7 @@ fn one_replica() -> Sentinels {
     Sentinels::options().replicas(1).start()
 }
 
-// The tests of a single server, here with sentinels.
+// The tests that also run on a single server, now with sentinels.
 
 #[test]
 fn java_and_rust_exclude_each_other_behind_sentinels() {
@@ -90,11 +90,12 @@ fn rust_hold_with_a_short_ttl_outlives_a_hanging_primary() {
     measured(&row, Way::RustToJava, "Rust holds on");
 }
 
-/// The guarantees say that the lock is lost. Leasehold notices the loss, and Redisson does not.
+/// A failover may lose a lock that no replica has, as the guarantees page says. Leasehold notices
+/// the loss, and Redisson does not.
 #[test]
 fn failover_loss_is_reported_to_the_rust_holder_alone() {
-    // given locks of both clients that no replica has, and for each of them a waiter of the other
-    // language
+    // given locks of both clients that no replica has, and a waiter of the other language for each
+    // lock
     let redis = Sentinels::options().links().impatient().start();
     let both = Together::on_with(&redis, |setup| setup.watchdog(SECOND * 9));
     let pairs = WAYS.map(|way| both.pair_of(&format!("{way:?}"), way, Kind::Lock));
@@ -117,10 +118,11 @@ fn failover_loss_is_reported_to_the_rust_holder_alone() {
     for (it, waiting) in pairs.iter().zip(waiting) {
         let entered = waiting.wait(SECOND * 30);
         let delay = since(killed, entered.acquired_at());
-        woken(&redis.row(it.kind, "a failover forgets it: the other enters"), it.way, delay);
+        woken(&redis.row(it.kind, "a failover loses the lock: a waiter acquires"), it.way, delay);
     }
 
-    // and both holders have lost: Leasehold reports the loss, and Java sees it at its next call
+    // and both holders have lost their locks: Leasehold reports the loss, and Java notices the loss
+    // at its next call
     assert_eq!(lost.wait(SECOND * 10).value(), "NotOwned");
     assert!(pairs[0].holder.unlock(&name(Way::RustToJava)).failed_with("NotHeld"));
     let java = &pairs[1].holder;
@@ -130,14 +132,14 @@ fn failover_loss_is_reported_to_the_rust_holder_alone() {
     for it in &pairs {
         assert!(it.waiter.is_held(&name(it.way)).is_true());
         assert!(it.waiter.unlock(&name(it.way)).is_true());
-        shown(&redis.row(it.kind, "a failover forgets it: its holder is out"), it.way);
+        shown(&redis.row(it.kind, "a failover loses the lock: its holder loses it"), it.way);
     }
 }
 
 // Contention.
 
-/// No lock may be held at two masters. A master takes writes only while it has a replica, and both
-/// languages wait until the replica has a grant.
+/// No lock may be held at two masters. A master accepts writes only while it has a replica, and
+/// both languages wait until the replica has a grant.
 fn contend_through_failovers(kind: Kind) {
     let demanding = Redis::options().arg("--min-replicas-to-write", "1");
     let demanding = demanding.arg("--min-replicas-max-lag", "10");

@@ -69,13 +69,13 @@ fn java_and_rust_reload_scripts_that_the_server_forgot() {
 
         assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
         assert!(waiter.unlock("door").is_true());
-        woken("settings: the server forgot all scripts", way, delay);
+        woken("settings: the server lost all scripts", way, delay);
     }
 }
 
 #[test]
 fn java_and_rust_watchdogs_each_renew_with_their_own_ttl() {
-    // given a ttl of six seconds in one client and of three in the other one
+    // given a ttl of six seconds in one client, and of three seconds in the other client
     for (java_ttl, rust_ttl) in [(6, 3), (3, 6)] {
         let (java_ttl, rust_ttl) = (SECOND * java_ttl, SECOND * rust_ttl);
         let both = Together::differing(|it| it.watchdog(java_ttl), |it| it.watchdog(rust_ttl));
@@ -83,7 +83,8 @@ fn java_and_rust_watchdogs_each_renew_with_their_own_ttl() {
         assert!(java.lock("theirs").acquired());
         assert!(rust.lock("ours").acquired());
 
-        // when both locks have been renewed for some time, then each has the ttl of its own client
+        // when both locks have been renewed for some time, then each lock has the ttl of its own
+        // client
         let names = [("theirs", java_ttl), ("ours", rust_ttl)];
         let mut most = [Duration::ZERO; 2];
         let began = Instant::now();
@@ -131,7 +132,7 @@ fn locks_of_two_databases_are_separate_but_share_messages() {
     assert!(outside.thread("T1").lock("door").acquired());
     assert!(outside.thread("T1").unlock("door").is_true());
 
-    // then both waiters are notified in vain
+    // then both waiters are notified, but do not acquire
     std::thread::sleep(SECOND / 2);
     assert!(waiting.iter().all(|it| !it.is_done()));
     assert!(java.unlock("door").is_true());
@@ -175,7 +176,7 @@ fn fenced_lock_needs_permissions_for_its_counter() {
     assert!(rust.lock("door").failed_with("Forbidden"));
     assert!(!rust.is_locked("door").is_true());
 
-    // and with two more permissions, both users can acquire it
+    // and with two more permissions, both users can acquire the fenced lock
     for (user, rights) in [("java", JAVA_FENCED_RIGHTS), ("rust", RUST_FENCED_RIGHTS)] {
         let more = both.redis.command(&["ACL", "SETUSER", user, rights[0], rights[1]]);
         assert_eq!(more.text(), "OK");
@@ -230,7 +231,7 @@ fn release_wakes_all_clients_without_queue_permissions() {
         let (rust, other) = (ours(), ours());
         let both = Together { java: Java::start(&setup), rust, redis };
 
-        // when they wait for each other, then a release wakes each of them at once
+        // when these clients wait for each other, then a release wakes each of them at once
         wakes(both.both_ways(), &both, "door", "settings: ACL users without a queue");
         let (one, other) = (both.rust.thread("T1"), other.thread("T1"));
         for (holder, waiter) in [(&one, &other), (&other, &one)] {
@@ -268,7 +269,7 @@ fn redisson_3_and_rust_exclude_and_wake_each_other() {
     wakes_each_way(&both, "door", "redisson 3.29: woken by the holder's message");
 
     for Pair { way, holder, waiter, .. } in both.both_ways() {
-        // Reentry belongs to a thread, and has a count.
+        // A thread that acquires three times must release three times.
         for _ in 0..3 {
             assert!(holder.lock("door").acquired());
         }
@@ -293,14 +294,15 @@ fn redisson_3_and_rust_exclude_and_wake_each_other() {
         assert!(holder.spin().unlock("door").is_true());
         assert!(waiter.spin().try_lock("door").acquired());
         assert!(waiter.spin().unlock("door").is_true());
-        shown("redisson 3.29: force, refusal, spin locks", way);
+        shown("redisson 3.29: forced release, rejected release, spin locks", way);
     }
 }
 
 #[test]
 fn lock_is_free_after_the_death_of_redisson_3_or_leasehold() {
     for way in [Way::RustToJava, Way::JavaToRust] {
-        // given a holder with a ttl of three seconds, which has renewed for longer than that
+        // given a holder with a ttl of three seconds, whose lock was renewed for longer than this
+        // ttl
         let mut both = Together::differing(
             |java| java.redisson(Redisson::V3).watchdog(SECOND * 3),
             |rust| rust.watchdog(SECOND * 3),
@@ -392,8 +394,8 @@ const RUST_RIGHTS: [&str; 34] = [
     "+hello",
     "+ping",
     "+client|setname",
-    // Leasehold sends `INFO` when it connects, to detect an eviction policy. If the server rejects
-    // `INFO`, the client works as well.
+    // Leasehold sends `INFO` when it connects, to detect an eviction policy. The client also works
+    // without this permission.
     "+info",
     "+eval",
     "+evalsha",

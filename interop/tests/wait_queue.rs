@@ -1,5 +1,5 @@
-//! The waiters of Leasehold, and a Java client that does not know of them: the wait queue between
-//! processes, and the request slot within a process.
+//! Waiters of Leasehold, with a Java client that does not know of the wait queue. The wait queue
+//! orders processes, and the request slot orders the tasks of a process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, block_in_place};
 
 #[test]
 fn rust_clients_are_granted_the_lock_in_queue_order() {
-    // given three queued Leasehold clients, behind a holder that has waited itself
+    // given three queued Leasehold clients, and a holder that has waited itself
     let scene = Scene::start(4);
     let holder = scene.holder_that_waited(0);
     let waiting = [1, 2, 3].map(|client| scene.queues(client));
@@ -44,14 +44,14 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
     }
 
     // then each client was notified on its own channel, and only the last release was published to
-    // all
+    // all clients
     let [first, second, third] = [0, 1, 2].map(|n| own_channel(&owners[n]));
     let (turns, mut looks): (Vec<_>, Vec<_>) =
         published(&monitor.stop()).into_iter().partition(|it| it.ends_with(" 0"));
     assert_eq!(turns, [&first, &second, &third, CHANNEL].map(|it| format!("{it} 0")));
 
-    // and two clients were notified to send a request later: the next one when the reservation
-    // ends, and the one behind it after that
+    // and two clients were notified to send a request later: the next client at the end of the
+    // reservation, and the client behind it later
     let mut expected = [format!("{second} 750"), format!("{third} 1000"), format!("{third} 750")];
     looks.sort();
     expected.sort();
@@ -65,7 +65,8 @@ fn queue_entry_has_the_owner_and_the_arrival_time() {
     let holder = scene.holder_that_waited(0);
     let waiting = scene.queues(1);
 
-    // The server sets the time of the entry, and the queue expires 15 s after the last request.
+    // The server sets the time of the queue entry, and the queue expires 15 s after the last
+    // request.
     let place = scene.places().remove(0);
     assert!(place.starts_with(&format!("{}:", scene.clients[1].id())), "{place}");
     let score = || scene.redis.command(&["ZSCORE", QUEUE, &place]).text().to_owned();
@@ -75,7 +76,7 @@ fn queue_entry_has_the_owner_and_the_arrival_time() {
     let rest = || scene.redis.command(&["PTTL", QUEUE]).number();
     assert!((1..=15_000).contains(&rest()), "{}", rest());
 
-    // A request renews the queue, and keeps the position of the entry.
+    // A request renews the TTL of the queue, and the entry keeps its position.
     scene.redis.command(&["PEXPIRE", QUEUE, "10000"]);
     eventually("the waiter sends a request", SECOND * 8, || rest() > 10_000);
     assert_eq!((scene.places(), score()), (vec![place.clone()], since));
@@ -102,8 +103,8 @@ fn notified_client_acquires_by_its_own_request() {
     scene.release(holder);
     let guard = scene.runtime.block_on(waiting).unwrap();
 
-    // then the lock is reserved for a moment, and the client's request turns the reservation into a
-    // whole lease
+    // then the lock is reserved for a short time, and the request of the client turns the
+    // reservation into a hold with a whole lease
     let owner = guard.owner().as_str();
     let lines = monitor.stop();
     let deeds: Vec<_> = lines.iter().filter_map(|line| deed(line)).collect();
@@ -123,7 +124,8 @@ fn notified_client_acquires_by_its_own_request() {
 /// A client that joins the queue as the protocol page describes, without the library.
 #[test]
 fn client_that_queues_as_documented_gets_the_lock() {
-    // given a new client in the queue, a Leasehold client behind it, and a Java client that watches
+    // given a new client in the queue, a Leasehold client behind it, and a Java client that reads
+    // the lock
     let scene = Scene::start(2);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let holder = scene.holder_that_waited(0);
@@ -138,8 +140,7 @@ fn client_that_queues_as_documented_gets_the_lock() {
     scene.no_gap();
     scene.release(holder);
 
-    // then the new client is notified, and for Java the reservation looks like any hold with a
-    // lease
+    // then the new client is notified, and in Java the reservation looks like any hold with a lease
     assert_eq!(newcomer.receives(), [own_channel(OWNER).as_str(), "0"]);
     let ttl = scene.prolong_reservation();
     assert!((1..=750).contains(&ttl), "{ttl}");
@@ -289,14 +290,14 @@ fn names_with_and_without_braces_share_only_redissons_channel() {
 
 #[test]
 fn waiting_java_client_gets_a_yield_window() {
-    // given four Leasehold clients that pass the lock on, each after some time
+    // given four Leasehold clients that pass the lock to each other, each after some time
     let scene = Scene::start(4);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let passing = Passing::start(&scene, MILLI * 90, u32::MAX, true);
     eventually("two clients are in the queue", SECOND * 10, || scene.places().len() >= 2);
     let theirs = java.thread("T1").start_lock("door");
-    // All waiters subscribe to Redisson's channel, and only those of Leasehold to the other one.
-    // The fifth subscriber is Java.
+    // All waiters subscribe to Redisson's channel. Only Leasehold waiters subscribe to the channel
+    // for queued clients. The fifth subscriber is Java.
     eventually("Java is subscribed", SECOND * 10, || scene.listeners() == [5, 4]);
     let monitor = scene.redis.monitor();
 
@@ -308,8 +309,8 @@ fn waiting_java_client_gets_a_yield_window() {
     passing.end(&scene);
 
     // and at least every second release opened a yield window: the Java waiter was notified, and
-    // the next Leasehold client was notified to send its request later. Each window passed over
-    // another entry
+    // the next Leasehold client was notified to send its request later. No two windows delayed the
+    // same queue entry
     let reported = published(&lines);
     let gaps = reported.iter().filter(|it| **it == format!("{CHANNEL} 00")).count();
     let releases = lines.iter().filter(|it| it.contains(r#"lua] "HDEL" "door""#)).count();
@@ -323,14 +324,14 @@ fn waiting_java_client_gets_a_yield_window() {
     for gap in Gap::all(&lines) {
         assert!([2, 4, 8, 16].contains(&gap.millis), "{gap:?}");
     }
-    woken("queue: Java that waits is left a gap", Way::RustToJava, entered.waited());
+    woken("queue: a waiting Java client gets a yield window", Way::RustToJava, entered.waited());
     scene.nothing_stays();
 }
 
 #[test]
-fn yield_windows_take_a_fiftieth_of_the_time() {
-    // given three Leasehold clients that pass the lock on for some seconds, and a Java client that
-    // reads the lock
+fn yield_windows_take_2_percent_of_the_time() {
+    // given three Leasehold clients that pass the lock to each other for some seconds, and a Java
+    // client that reads the lock
     let scene = Scene::start(3);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let passing = Passing::start(&scene, MILLI * 5, u32::MAX, true);
@@ -338,7 +339,7 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
     let monitor = scene.redis.monitor();
     let (began, mut looks, mut free) = (Instant::now(), 0, 0);
     while began.elapsed() < SECOND * 8 {
-        // Java sees the lock free at times, but never held without a lease.
+        // Java sometimes finds the lock free, but never finds it held without a lease.
         let ttl = java.thread("T1").remain_time_to_live("door").number();
         assert!(ttl == -2 || (1..=30_000).contains(&ttl), "{ttl}");
         (looks, free) = (looks + 1, free + u32::from(ttl == -2));
@@ -346,7 +347,7 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
     let lines = monitor.stop();
     passing.end(&scene);
 
-    // Between two yield windows there is at least fifty times the length of the second window.
+    // The time between two yield windows is at least fifty times the length of the second window.
     let gaps = Gap::all(&lines);
     for pair in gaps.windows(2) {
         let passed = pair[1].at - pair[0].at;
@@ -354,12 +355,12 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
         assert!(passed >= lasts * 50, "{pair:?}");
         assert_eq!(pair[1].millis, 2 << (pair[1].at.as_secs() % 4), "{pair:?}");
     }
-    // Two cycles of windows of 2, 4, 8 and 16 ms would have 36 windows if each release came at
-    // once.
+    // 8 s are two cycles of windows of 2, 4, 8 and 16 ms. If the lock were released all the time,
+    // two cycles would have 36 windows.
     assert!((10..=45).contains(&gaps.len()), "{gaps:?}");
     let left: u64 = gaps.iter().map(|gap| gap.millis).sum();
-    let figure = format!("{} gaps, {left} ms of 8 s, {free} of {looks} looks", gaps.len());
-    measured("queue: left to who does not queue", Way::RustToJava, &figure);
+    let figure = format!("{} windows, {left} ms of 8 s, {free} of {looks} reads", gaps.len());
+    measured("queue: yield windows for clients without an entry", Way::RustToJava, &figure);
     scene.nothing_stays();
 }
 
@@ -395,14 +396,14 @@ fn notified_java_client_acquires_among_queueing_rust_clients() {
         sleep(MILLI * 20);
     }
 
-    // then the Java thread acquires in a yield window, of which it is notified
+    // then the Java thread acquires in a yield window, after a notification
     assert!(longest < SECOND * 2, "{longest:?}, {times} times");
     assert!(most < 500, "{most} grants of Leasehold before that of Java");
     let ours: u64 = ours.into_iter().map(|it| Report::read(&it.wait(SECOND * 20)).total).sum();
     assert_eq!(counted(), ours);
     let figure = format!("Java {times} times, {most} of ours before it at most");
-    measured("queue: entries while four of ours queue", Way::RustToJava, &figure);
-    woken("queue: longest wait while four of ours queue", Way::RustToJava, longest);
+    measured("queue: Java's grants while four Rust clients queue", Way::RustToJava, &figure);
+    woken("queue: Java's longest wait while four Rust clients queue", Way::RustToJava, longest);
 }
 
 #[test]
@@ -419,8 +420,8 @@ fn java_unlock_wakes_queued_rust_client_at_once() {
         let began = Instant::now();
         assert!(java.thread("T1").unlock("door").is_true());
 
-        // then one of the Leasehold clients acquires at once, and the other one after that client
-        // has released
+        // then one of the Leasehold clients acquires at once, and the other client acquires after
+        // the release
         let first = scene.first_in(&mut waiting);
         slowest = slowest.max(began.elapsed());
         scene.release(first);
@@ -428,7 +429,7 @@ fn java_unlock_wakes_queued_rust_client_at_once() {
         scene.release(second);
         assert!(slowest < AT_ONCE, "woken after {slowest:?}");
     }
-    woken("queue: Java's unlock wakes ours that queue (slowest of 5)", Way::JavaToRust, slowest);
+    woken("queue: Java's unlock wakes a queued client (slowest of 5)", Way::JavaToRust, slowest);
     scene.nothing_stays();
 }
 
@@ -462,12 +463,12 @@ fn force_unlock_by_java_admits_a_queued_rust_client() {
     assert!(holder.unlock("door").failed_with("NotHeld"));
     assert!(waiter.is_held("door").is_true());
     assert!(waiter.unlock("door").is_true());
-    woken("queue: Java's force lets in one of ours that queues", Way::JavaToRust, delay);
+    woken("queue: Java's forced release admits a queued Rust client", Way::JavaToRust, delay);
 }
 
 #[test]
 fn java_sees_one_renewed_hold_during_hand_offs() {
-    // given three Leasehold clients that pass the lock on without yield windows
+    // given three Leasehold clients that pass the lock to each other without yield windows
     const TIMES: u32 = 300;
     let scene = Scene::start(3);
     let java = Java::start(&Setup::new(scene.redis.url()));
@@ -477,7 +478,7 @@ fn java_sees_one_renewed_hold_during_hand_offs() {
     eventually("a client is in the queue", SECOND * 10, || !scene.places().is_empty());
     let monitor = scene.redis.monitor();
 
-    // when Java reads the lock all the time, then it is never free, and always has a lease
+    // when Java reads the lock all the time, then the lock is never free, and always has a lease
     let mut looks = 0;
     while passing.passed.load(Ordering::Relaxed) < TIMES {
         assert!(thread.is_locked("door").is_true(), "{looks}");
@@ -503,18 +504,18 @@ fn java_sees_one_renewed_hold_during_hand_offs() {
     assert!(passes >= 250, "{passes}");
     assert!(looks >= 50, "{looks}");
     measured(
-        "queue: one hold with a lease whenever Java looks",
+        "queue: Java always reads one hold with a lease",
         Way::RustToJava,
         &format!("{looks} looks, {passes} times passed on"),
     );
     scene.nothing_stays();
 }
 
-/// After its first tries, the spin lock sends a request every 128 ms. The lock is free for a
-/// fiftieth of the time. So the spin lock acquires by chance.
+/// After its first requests, the spin lock sends a request every 128 ms. The lock is free for a
+/// fiftieth of the time, so the spin lock acquires by chance.
 #[test]
 fn java_spin_lock_acquires_during_hand_offs() {
-    // given three Leasehold clients that pass the lock on without pauses
+    // given three Leasehold clients that pass the lock to each other without pauses
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
     let rusts: Vec<_> = (0..3).map(|_| Rust::start(&setup)).collect();
@@ -530,7 +531,7 @@ fn java_spin_lock_acquires_during_hand_offs() {
         redis.command(&["ZCARD", QUEUE]).number() > 0
     });
 
-    // when a Java thread uses a spin lock, then the thread acquires before these clients end
+    // when a Java thread uses a spin lock, then it acquires while these clients still contend
     let before = counted();
     let thread = java.thread("T1").spin();
     let entered = thread.start_try_lock_within("door", SECOND * 90).wait(SECOND * 95);
@@ -540,8 +541,8 @@ fn java_spin_lock_acquires_during_hand_offs() {
     drop((ours, rusts));
 
     let figure = format!("{ours_before} of ours before it");
-    measured("queue: a spin lock among ours that pass the lock on", Way::RustToJava, &figure);
-    woken("queue: wait of that spin lock", Way::RustToJava, entered.waited());
+    measured("queue: a Java spin lock during hand-offs", Way::RustToJava, &figure);
+    woken("queue: wait of the Java spin lock during hand-offs", Way::RustToJava, entered.waited());
 }
 
 // Hand-offs within one process.
@@ -568,8 +569,8 @@ fn java_client_acquires_its_share_among_eight_rust_tasks() {
     let (ours, theirs) =
         (Report::read(&ours.wait(SECOND * 50)), Report::read(&theirs.wait(SECOND * 50)));
 
-    // then no addition is lost, and Java acquires, because Leasehold lets it acquire first from
-    // time to time
+    // then no increment is lost, and Java also acquires, because Leasehold regularly lets other
+    // clients acquire first
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, ours.total + theirs.total);
     assert!(theirs.total >= 300, "{theirs:?} {ours:?}");
@@ -579,11 +580,11 @@ fn java_client_acquires_its_share_among_eight_rust_tasks() {
     let grants = lines.iter().filter(|it| it.contains(r#"lua] "HSET" "door""#)).count();
     assert!(grants as u64 * 2 < ours.total, "{grants} grants for {} holds", ours.total);
     measured(
-        "turns: one Java thread beside eight tasks of one client",
+        "hand-offs: one Java thread beside eight tasks of one client",
         Way::RustToJava,
         &format!("Java {} times beside {} in {grants} grants", theirs.total, ours.total),
     );
-    woken("turns: longest wait beside eight tasks of one client", Way::RustToJava, theirs.max_wait);
+    woken("hand-offs: longest wait beside eight tasks", Way::RustToJava, theirs.max_wait);
 }
 
 #[test]
@@ -632,7 +633,7 @@ impl Scene {
     }
 
     /// Returns the guard of a holder that has waited. Only such a holder knows of the queue, and
-    /// passes the lock on to it.
+    /// passes the lock to the first queued client.
     fn holder_that_waited(&self, client: usize) -> LockGuard {
         self.redis.command(&["HSET", "door", "somebody:1", "1"]);
         self.redis.command(&["PEXPIRE", "door", "30000"]);
@@ -657,7 +658,7 @@ impl Scene {
         self.runtime.spawn(async move { lock.acquire().await.unwrap() })
     }
 
-    /// Prevents a yield window at the next release, by recording that one has just ended.
+    /// Prevents a yield window at the next release, by a record that a window has just ended.
     fn no_gap(&self) {
         no_gap(&mut Connection::open(self.redis.port()));
     }
@@ -669,7 +670,8 @@ impl Scene {
         now[0] * 1_000_000 + now[1]
     }
 
-    /// Makes the reservation long enough for a busy machine. Returns how long it would have lasted.
+    /// Makes the reservation long enough for a busy machine. Returns the TTL that the reservation
+    /// had before.
     fn prolong_reservation(&self) -> i64 {
         let script = "local left = redis.call('PTTL', KEYS[1]) \
             redis.call('PEXPIRE', KEYS[1], '20000') return left";
@@ -764,7 +766,7 @@ impl Newcomer {
     }
 }
 
-/// Clients that pass a lock on. Each of them releases only when another client is queued.
+/// Clients that pass a lock to each other. Each client releases only when another client is queued.
 struct Passing {
     tasks: Vec<JoinHandle<()>>,
     passed: Arc<AtomicU32>,
@@ -772,7 +774,7 @@ struct Passing {
 }
 
 impl Passing {
-    /// Passes the lock on `most` times, each time after `hold`. The last client keeps it.
+    /// Passes the lock `most` times, each time after `hold`. The last client keeps the lock.
     fn start(scene: &Scene, hold: Duration, most: u32, gaps: bool) -> Self {
         let (passed, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
         let mut holds = Some(scene.holder_that_waited(0));
@@ -838,7 +840,8 @@ impl Gap {
         let gaps = lines.iter().enumerate().filter(|(_, line)| line.contains(&open));
         gaps.map(|(at, _)| {
             let (_, output) = lines[at - 1].rsplit_once(' ').unwrap();
-            // The time is the one that the script wrote. `MONITOR` may show a much later one.
+            // The time is taken from the `SET` of the script, because `MONITOR` may show a much
+            // later time.
             let notes = |line: &&String| line.contains(&format!(r#"lua] "SET" "{YIELDED}""#));
             let noted = lines[..at].iter().rev().find(notes).unwrap();
             let (_, noted) = noted.split_once(r#"}" ""#).unwrap();
@@ -854,7 +857,7 @@ fn no_gap(redis: &mut Connection) {
     redis.command(&["SET", YIELDED, "3000000000000", "PX", "15000"]);
 }
 
-/// If a line of `MONITOR` puts an entry back into the queue at a yield window, returns this entry.
+/// Returns the entry that a line of `MONITOR` puts back into the queue at a yield window, if any.
 fn passed_over(line: &str) -> Option<&str> {
     let (_, place) = line.split_once(&format!(r#"lua] "ZADD" "{QUEUE}" "0" ""#))?;
     Some(place.trim_end_matches('"'))

@@ -9,15 +9,15 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the next pause: twice the last one, but at least `first` and at most `longest`.
-    /// Jitter then changes this pause by up to 25 %, even beyond these limits.
+    /// Returns the next pause: twice the last pause, limited by `first` and `longest`. Jitter then
+    /// changes the pause by up to 25 %, even beyond these limits.
     pub fn next(&mut self, (first, longest): (Duration, Duration)) -> Duration {
         self.last = self.last.saturating_mul(2).max(first).min(longest);
         spread(self.last)
     }
 }
 
-/// Returns 75 % to 125 % of `time`, so that clients do not synchronize.
+/// Returns a random time from 75 % to 125 % of `time`. So clients do not all retry at once.
 pub fn spread(time: Duration) -> Duration {
     time.mul_f64(0.75 + fastrand::f64() / 2.0)
 }

@@ -1,16 +1,17 @@
 //! The kind of pub/sub channels: plain, or sharded by slot.
 //!
-//! The version of the servers decides, by the same rule as in Redisson. With another rule, Redisson
-//! clients and clients of this crate would not receive each other's messages.
+//! The version of the servers decides which kind is used, by the same rule as in Redisson. With
+//! another rule, Redisson clients and clients of this crate would not receive each other's
+//! messages.
 
-/// The commands by which messages are sent and received.
+/// A kind of channels, with its commands to publish and to subscribe.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Channels {
     /// A message reaches the subscribers at all nodes.
     #[default]
     Plain,
-    /// A channel is in a slot, as a key is. Only the node of the slot accepts and delivers its
-    /// messages.
+    /// A channel belongs to a slot, like a key. Only the node that has the slot accepts and
+    /// delivers messages of the channel.
     Sharded,
 }
 
@@ -45,8 +46,8 @@ impl Channels {
         }
     }
 
-    /// Changes `script`, which was written for plain channels, to the commands of these channels.
-    /// Returns `None` if the script needs no change.
+    /// Adapts `script`, which uses the commands of plain channels, to these channels. Returns
+    /// `None` if the script needs no change.
     pub fn with_publish_command(self, script: &str) -> Option<String> {
         let speaks = script.contains("'PUBLISH'") || script.contains("'NUMSUB'");
         (self == Self::Sharded && speaks)

@@ -39,12 +39,12 @@ const WRONG_PASSWORD: Rejection =
 const NO_PASSWORD: Rejection =
     Rejection { code: "NOAUTH", means: "a password is required", late: false };
 
-/// The likely cause if an earlier login succeeded.
+/// The likely cause of a rejected login, if an earlier login succeeded.
 const MISSING_HERE: &str =
     "; an earlier login succeeded, but users are not replicated; create the user on every server";
 
 impl Rejection {
-    /// Returns the remedy, if one is known.
+    /// Returns the remedy, or an empty text if none is known.
     fn advice(self) -> &'static str {
         if self.late { MISSING_HERE } else { "" }
     }
@@ -65,7 +65,7 @@ const SENT_AWAY: [(&str, &str); 4] = [
     ("nsupported command", "the server does not know HELLO: it may be a proxy"),
 ];
 
-/// Endings of failure texts about a server, each with its replacement for a sentinel.
+/// Pairs of text endings. The first is about a server, and the second replaces it for a sentinel.
 const OF_SENTINELS: [(&str, &str); 7] = [
     (
         "user or password is wrong: WRONGPASS",
@@ -104,8 +104,7 @@ impl ConnectFailure {
         Self { rejection: Some(rejection), refused: true, ..Self::lasting(words) }
     }
 
-    /// Returns the same failure with a hint that another server of the deployment accepted the
-    /// login.
+    /// If the login was rejected, adds the hint that an earlier login succeeded.
     pub(crate) fn after_earlier_login(self) -> Self {
         match self.rejection {
             Some(rejection) => Self::rejected(Rejection { late: true, ..rejection }),
@@ -123,7 +122,7 @@ impl ConnectFailure {
         self.refused
     }
 
-    /// Puts the name of the server in front of the text, because the client uses several servers.
+    /// Puts `place` in front of the text, to show which of several servers failed.
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         Self { words: format!("{place}: {}", self.words), ..self }
     }
@@ -136,7 +135,7 @@ impl ConnectFailure {
         }
     }
 
-    /// Combines the failures of several places.
+    /// Combines the failures of several servers.
     pub(crate) fn of_all(failures: impl IntoIterator<Item = Self>) -> Self {
         let all: Vec<_> = failures.into_iter().collect();
         let lasting = !all.is_empty() && all.iter().all(|it| it.lasting);
@@ -157,7 +156,7 @@ impl ConnectFailure {
     }
 
     /// Returns the error of a connection attempt to `server`. If there is only one sentinel, the
-    /// error names its address once.
+    /// error names the address of that sentinel only once.
     pub(crate) fn before(self, server: String) -> Error {
         let Self { words, lasting, source, .. } = self;
         let reason = match words.split_once(": ") {
@@ -168,8 +167,8 @@ impl ConnectFailure {
     }
 
     /// Returns the failure for a server that rejects HELLO, which carries user and password. Some
-    /// servers repeat text that they do not understand. So if there is a `secret`, the failure does
-    /// not quote the server's text.
+    /// servers repeat text that they do not understand. So if HELLO contained a `secret`, the
+    /// failure does not quote the text of the server.
     pub(crate) fn of_greeting(error: &ServerError, secret: bool) -> Self {
         let words = error.details().unwrap_or_default();
         let known = SENT_AWAY.iter().find(|(part, _)| words.contains(part));
@@ -187,13 +186,13 @@ impl ConnectFailure {
         Self { refused: true, ..failure }
     }
 
-    /// Returns the failure for a server that requires a password, although none is set.
+    /// Returns the failure for a server that requires a password, although this client has none.
     pub(crate) fn no_password() -> Self {
         Self::rejected(NO_PASSWORD)
     }
 
     /// Returns the failure for a server that rejects a command with `error`. A missing permission
-    /// lasts until a person grants it.
+    /// is a lasting failure, because a person has to grant it.
     pub(crate) fn of_refusal(error: &ServerError) -> Self {
         let words = error.details().unwrap_or_default();
         let words = format!("{} {}", shown(error.code()), shown(words));
@@ -208,9 +207,8 @@ impl ConnectFailure {
         Self { words: words.unwrap_or(self.words), ..self }
     }
 
-    /// Returns the same failure for an address at which a sentinel is expected. If the server
-    /// rejected the login, the text adds that this server may not be a sentinel. Before the login,
-    /// a server does not reveal whether it is a sentinel.
+    /// If the login was rejected, adds that the server may not be a sentinel. Before a successful
+    /// login, a server does not reveal whether it is a sentinel.
     pub(crate) fn of_possible_server(self) -> Self {
         match self.rejection {
             Some(_) => Self {
@@ -234,20 +232,20 @@ impl ConnectFailure {
         ))
     }
 
-    /// Returns the failure for a peer that replies but is not Redis. `why` describes its reply.
+    /// Returns the failure for a peer that replies but is not Redis. `why` describes the reply.
     pub(crate) fn not_redis(why: &str) -> Self {
         Self::lasting(format!("this server is not Redis: {why}"))
     }
 }
 
-/// Returns whether a server with this rejection is not a working primary: it copies another server,
-/// or is still loading its data. Some servers put the code of the rejection into the text of a
-/// script error.
+/// Returns whether `error` shows that the server is not a working primary. Such a server is a
+/// replica, or is still loading its data. Some servers put the code into the text of a script
+/// error.
 pub(crate) fn cannot_be_primary(error: &ServerError) -> bool {
     is_read_only(error) || ["LOADING", "MASTERDOWN"].iter().any(|code| has_code(error, code))
 }
 
-/// Returns whether a server with this rejection takes no writes.
+/// Returns whether `error` shows that the server accepts no writes.
 pub(crate) fn is_read_only(error: &ServerError) -> bool {
     has_code(error, "READONLY")
 }
@@ -258,7 +256,7 @@ fn has_code(error: &ServerError, code: &str) -> bool {
 }
 
 /// The codes that a failure may quote even if the request contained a password. Any other code may
-/// be text of the request that the server repeats.
+/// be a part of the request, which the server repeats.
 const PLAIN: [&str; 8] =
     ["BUSY", "CLUSTERDOWN", "DENIED", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "NOPERM"];
 
@@ -269,7 +267,7 @@ impl From<Ending> for ConnectFailure {
                 "the server closed the connection at once: the server may have too many clients, \
                  or use TLS on this port",
             ),
-            // rustls reports the TLS alert of the other side in this text.
+            // rustls puts the TLS alert of the server into this text.
             Ending::Broken(how) if how.contains("CertificateRequired") => {
                 Self::lasting(format!("TLS: {how}; set client_certificate"))
             }
@@ -294,7 +292,7 @@ impl fmt::Display for ConnectFailure {
     }
 }
 
-/// Whether the text `server` names only one sentinel, and it is at `place`.
+/// Returns whether `place` is the address of the only sentinel in the text `server`.
 fn is_the_only_sentinel(place: &str, server: &str) -> bool {
     server.strip_suffix(place).is_some_and(|before| before.ends_with(" of the sentinels "))
 }

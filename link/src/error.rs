@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, sync::Arc};
 
-/// The source of an error, of any type.
+/// The underlying cause of an error.
 pub type Cause = Arc<dyn StdError + Send + Sync>;
 
 /// Why a client cannot connect.
@@ -15,15 +15,15 @@ pub enum Error {
         server: String,
         /// The cause and its remedy.
         reason: String,
-        /// Whether a retry cannot help: a person has to change a setting.
+        /// Whether the error is permanent: retries fail until a person changes a setting.
         permanent: bool,
-        /// The source of the error, if there is one.
+        /// The underlying cause, if there is one.
         source: Option<Cause>,
     },
     /// The call came from outside a tokio runtime.
     #[error("no tokio runtime")]
     NoRuntime,
-    /// The URL of a server is invalid. The field names the part that is wrong.
+    /// The URL of a server is invalid. The text names the invalid part.
     #[error("invalid URL: {0}")]
     Url(String),
 }

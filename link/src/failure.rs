@@ -7,7 +7,7 @@ use tokio::time::error::Elapsed;
 /// Why a request failed, and whether it may have been executed.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// There is no runtime. Nothing happened.
+    /// The caller has no tokio runtime. Nothing happened.
     NoRuntime,
     /// The server rejected the request. Nothing happened.
     Refused {
@@ -18,13 +18,14 @@ pub enum Failure {
         /// The rejected command, if it is known.
         command: Option<String>,
     },
-    /// The request was sent, but no reply came. It **may have happened**, or may still happen.
+    /// The request was sent, but no reply came. The request **may have happened**, or may still
+    /// happen.
     Unanswered(Arc<dyn Error + Send + Sync>),
     /// The request was never sent. Nothing happened.
     Unreachable(Arc<dyn Error + Send + Sync>),
     /// The reply is unreadable. The request **may have happened**.
     Unreadable(String),
-    /// The key has another type. Nothing happened.
+    /// The value under the key has another type. Nothing happened.
     WrongType {
         /// The type that the server reports.
         found: String,
@@ -38,16 +39,16 @@ pub enum Failure {
 /// What helps after a rejection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// A permission or the right password, which an administrator has to grant.
+    /// An administrator must grant a permission, or correct the password.
     Forbidden,
-    /// A later retry: the server is not ready now.
+    /// A later retry can help, because the server is not ready now.
     NotReady,
-    /// Nothing: this request will always be rejected.
+    /// Nothing helps: the server will always reject this request.
     Lasting,
 }
 
-/// Codes of rejections that may pass, so that a retry can help. A server that cannot write its
-/// snapshot (`MISCONF`) tries again every few seconds. It accepts writes as soon as a snapshot
+/// Codes of temporary rejections, after which a retry can help. A server that cannot write its
+/// snapshot (`MISCONF`) tries again every few seconds, and accepts writes as soon as a snapshot
 /// succeeds.
 const PASSING: [&str; 9] = [
     "BUSY",
@@ -80,8 +81,8 @@ impl Refusal {
 }
 
 impl Failure {
-    /// Returns a rejection with this `code`. If the `message` names a command, that is the rejected
-    /// command.
+    /// Returns a rejection with this `code`. If `message` names a command, the result names this
+    /// command as the rejected one.
     pub fn refused(code: impl Into<String>, message: impl Into<String>) -> Self {
         let message = message.into();
         Self::Refused { code: code.into(), command: command_in(&message), message }
@@ -95,23 +96,23 @@ impl Failure {
         self
     }
 
-    /// Returns the failure of a request that was sent and got no reply, for this `cause`.
+    /// Returns the failure of a sent request that got no reply because of `cause`.
     pub fn unanswered(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unanswered(cause.into().into())
     }
 
-    /// Returns the failure of a request that was never sent, for this `cause`.
+    /// Returns the failure of a request that was never sent because of `cause`.
     pub fn unreachable(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unreachable(cause.into().into())
     }
 
-    /// Returns whether the request may have been executed, or may still be.
+    /// Returns whether the request may have been executed, or may still be executed.
     pub fn may_have_happened(&self) -> bool {
         matches!(self, Self::Unanswered(_) | Self::Unreadable(_))
     }
 
-    /// Returns the cause, for a text that already says that the server is unavailable: without the
-    /// words `unreachable:` and `no reply:`.
+    /// Returns the cause, without the words `unreachable:` and `no reply:`. The caller inserts the
+    /// cause into a text that already reports an unavailable server.
     pub fn cause(&self) -> String {
         match self {
             Self::Unanswered(cause) if cause.is::<Elapsed>() => self.to_string(),
@@ -130,20 +131,20 @@ impl Failure {
         }
     }
 
-    /// Returns whether a retry can help a caller that gives up if the server is unreachable.
+    /// Like [`is_temporary`](Self::is_temporary), but returns false if the server is unreachable.
     pub fn is_temporary_while_reachable(&self) -> bool {
         self.is_temporary() && !matches!(self, Self::Unreachable(_))
     }
 
     /// Returns whether a later retry can help a release. A login that the server rejects now may
-    /// succeed at that retry.
+    /// succeed later.
     pub fn is_temporary_for_release(&self) -> bool {
         let is_rejection = |code: &str| matches!(code, "NOAUTH" | "WRONGPASS");
         self.is_temporary() || matches!(self, Self::Refused { code, .. } if is_rejection(code))
     }
 }
 
-/// Returns the command in a rejection: "no permissions to run the 'hset' command".
+/// Returns the command in a rejection such as "no permissions to run the 'hset' command".
 fn command_in(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("the '")?;
     let (command, _) = rest.split_once("' command")?;

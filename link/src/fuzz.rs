@@ -1,6 +1,6 @@
-//! Feeds random bytes and texts to the parsers of foreign input.
+//! Feeds random bytes and texts to the parsers of replies and URLs.
 //!
-//! `make fuzz SEEDS=n` runs many seeds, and `make fuzz SEED=x` repeats one.
+//! `make fuzz SEEDS=n` runs many seeds, and `make fuzz SEED=x` repeats one seed.
 
 use fastrand::Rng;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -14,8 +14,8 @@ use crate::{
 /// The number of seeds if `SEEDS` is not set.
 const FEW: u64 = 2_000;
 
-/// Runs `check` once for each seed. By default, the seeds are a few fixed ones. `SEEDS=n` selects
-/// 100 × n random ones, and `SEED=x` a single one.
+/// Runs `check` once for each seed. By default, `FEW` fixed seeds are used. `SEEDS=n` selects 100 ×
+/// n random seeds, and `SEED=x` selects one seed.
 fn with_seeds(check: impl Fn(&mut Rng)) {
     let setting = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let asked_for = setting("LEASEHOLD_SEEDS");
@@ -23,8 +23,8 @@ fn with_seeds(check: impl Fn(&mut Rng)) {
     let base = base.unwrap_or_else(|| asked_for.map_or(0, |_| fastrand::u64(..) >> 16));
     let seeds = match setting("LEASEHOLD_SEED") {
         Some(seed) => seed..seed + 1,
-        // `make fuzz` also runs whole clients, and one such run takes as long as 100 of these
-        // seeds.
+        // `make fuzz` also runs n whole clients. One such run takes as long as 100 seeds in this
+        // file.
         None => base..base + asked_for.map_or(FEW, |seeds| 100 * seeds),
     };
     for seed in seeds.clone() {
@@ -34,7 +34,7 @@ fn with_seeds(check: impl Fn(&mut Rng)) {
     println!("seeds {seeds:?}");
 }
 
-/// Returns a nested reply as a server may send it.
+/// Returns a random reply, which may be nested.
 fn reply(random: &mut Rng, depth: u32) -> Vec<u8> {
     let text = |random: &mut Rng| -> String {
         let length = random.usize(..20);
@@ -84,7 +84,8 @@ fn spoil(random: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Reads `bytes` in pieces of up to `size`. Returns the frames, and why reading ended.
+/// Reads `bytes` in pieces of up to `size`. Returns the frames, and the error if the bytes are
+/// invalid.
 fn take(random: &mut Rng, bytes: &[u8], size: usize) -> (Vec<Frame>, Option<String>) {
     let (mut frames, mut taken, mut at) = (Frames::default(), vec![], 0);
     while at < bytes.len() {
@@ -98,18 +99,18 @@ fn take(random: &mut Rng, bytes: &[u8], size: usize) -> (Vec<Frame>, Option<Stri
                 Err(reason) => return (taken, Some(reason)),
             }
         }
-        assert!(frames.kept() <= LONGEST + size, "{} bytes are kept", frames.kept());
+        assert!(frames.kept() <= LONGEST + size, "{} bytes are buffered", frames.kept());
     }
     (taken, None)
 }
 
 #[test]
-fn reply_is_parsed_alike_however_its_bytes_are_split() {
+fn reply_is_parsed_the_same_for_any_split_of_its_bytes() {
     with_seeds(|random| {
         let replies: Vec<_> = (0..random.usize(1..6)).map(|_| reply(random, 0)).collect();
         let parse = |reply: &Vec<u8>| redis::parse_redis_value(reply).map(Frame::Value);
-        // Ends the check if the parser of the `redis` crate rejects a sample: it does not accept
-        // every text that looks like a number.
+        // If the parser of the `redis` crate rejects a sample, the check ends. This parser does not
+        // accept every text that looks like a number.
         let Ok(parsed) = replies.iter().map(parse).collect::<Result<Vec<_>, _>>() else { return };
         for size in [1, 7, 10_000] {
             let (taken, refused) = take(random, &replies.concat(), size);
@@ -119,7 +120,7 @@ fn reply_is_parsed_alike_however_its_bytes_are_split() {
 }
 
 #[test]
-fn corrupt_reply_fails_alike_however_its_bytes_are_split() {
+fn corrupt_reply_fails_the_same_for_any_split_of_its_bytes() {
     with_seeds(|random| {
         let mut bytes = [reply(random, 0), reply(random, 0)].concat();
         spoil(random, &mut bytes);
@@ -129,7 +130,7 @@ fn corrupt_reply_fails_alike_however_its_bytes_are_split() {
         assert_eq!(refused.is_some(), refused_in_pieces.is_some(), "{refused:?}");
         if whole.is_empty() && refused.is_none() {
             let parsed = redis::parse_redis_value(&bytes);
-            assert!(parsed.is_err(), "the other parser finds no whole reply: {parsed:?}");
+            assert!(parsed.is_err(), "the parser of `redis` found a whole reply: {parsed:?}");
         }
         if let Some(reason) = refused {
             assert!(reason.len() < 100 && !reason.contains(char::is_control), "{reason:?}");

@@ -36,7 +36,7 @@ impl fmt::Display for Finding {
 
 /// A setting or a state of a deployment that may harm locks.
 ///
-/// Its text describes the harm, and [`remedy`](Self::remedy) returns the remedy.
+/// The text of a hazard describes the harm, and [`remedy`](Self::remedy) returns the remedy.
 ///
 /// # Examples
 ///
@@ -57,15 +57,15 @@ pub enum Hazard {
     },
     /// The server is a replica, and grants no locks.
     Replica,
-    /// The server is a node of a cluster, but the URL names it as a single server.
+    /// The URL names a single server, but that server is a node of a cluster.
     ClusterNode,
     /// The server is older than the oldest tested version.
     OldVersion {
         /// The version that the server reports.
         version: String,
     },
-    /// The primary has replicas, but accepts writes without them. If the primary is cut off, it
-    /// keeps granting locks that the new primary also grants.
+    /// The primary has replicas, but accepts writes even if no replica is connected. If the network
+    /// cuts off the primary, the old and the new primary may grant the same lock.
     UnprotectedPrimary,
     /// No replica is connected to the primary. If the primary fails, no server can replace it.
     NoReplica,
@@ -78,7 +78,7 @@ pub enum Hazard {
     },
     /// A replica lags behind. If it is promoted, locks are lost.
     ReplicaBehind {
-        /// The replica, by the address that the primary reports.
+        /// The address of the replica, as the primary reports it.
         replica: String,
         /// For how long the replica has been silent.
         silent: Duration,
@@ -94,23 +94,23 @@ pub enum Hazard {
     ClockApart {
         /// Whether the clock of the server is ahead.
         ahead: bool,
-        /// The difference, at least.
+        /// The smallest possible difference.
         by: Duration,
     },
-    /// Too few sentinels watch the primary: if one of them fails, no failover is possible.
+    /// Too few sentinels watch the primary. If one sentinel fails, no failover is possible.
     FewSentinels {
         /// The number of sentinels that know each other.
         known: usize,
     },
     /// Fewer sentinels are available than a failover needs.
     NoQuorum {
-        /// How many are available.
+        /// How many sentinels are available.
         usable: usize,
-        /// How many a failover needs.
+        /// How many sentinels a failover needs.
         needed: usize,
     },
-    /// No sentinel names the primary: none replies, all reject the login, or none knows the name.
-    /// This client cannot follow a failover now.
+    /// No sentinel returns the address of the primary, so this client cannot follow a failover. For
+    /// example, no sentinel replies, all reject the login, or none knows the name.
     NoSentinel,
     /// The server rejects writes: fewer replicas are connected than `min-replicas-to-write`.
     TooFewReplicas,
@@ -123,13 +123,13 @@ pub enum Hazard {
     },
     /// No node serves some slots of the cluster: names in these slots cannot be locked.
     SlotsWithoutNode {
-        /// The first of these slots.
+        /// The first range of these slots.
         slots: String,
     },
     /// The cluster was upgraded after this client connected. Newer clients use sharded channels, to
     /// which this client does not subscribe.
     ChannelModeChanged,
-    /// New connections to the address reach another server than the one that executes commands.
+    /// New connections to the address reach another server than the connection for commands.
     ServerMismatch,
     /// Another address of the URL is also a primary.
     OtherPrimary {
@@ -206,8 +206,8 @@ impl Hazard {
         )
     }
 
-    /// Returns whether this hazard keeps a check from finding `other`. For example, the ACL denies
-    /// the command whose reply would show `other`.
+    /// Returns whether this hazard prevents a check from finding `other`. For example, the ACL
+    /// denies the command whose reply would show `other`.
     pub(crate) fn hides(&self, other: &Self) -> bool {
         match self {
             Self::ChecksDenied { .. } => matches!(
@@ -231,7 +231,7 @@ fn refuses_login(why: &str) -> bool {
     ["NOAUTH", "WRONGPASS"].iter().any(|code| why.contains(code))
 }
 
-/// Shows the harm.
+/// Describes the harm.
 impl fmt::Display for Hazard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -21,12 +21,12 @@ use crate::{failure::Failure, hazard::Hazard};
 pub struct NodeHealth {
     /// The server, or the servers of the URL, without any secret.
     pub server: String,
-    /// How long the server took to reply; `None` if it did not reply in time.
+    /// How long the server took to reply. `None` if the server did not reply in time.
     pub round_trip: Option<Duration>,
-    /// For how long at least the server has been unreachable, or has not replied. `None` if it
+    /// The minimum time for which the server has been unreachable or silent. `None` if the server
     /// replied, or was never tried.
     pub silent_for: Option<Duration>,
-    /// Why the server grants no locks: no connection and its cause, no reply, a rejection, or a
+    /// Why the server grants no locks. For example, it is unreachable, sends rejections, or is a
     /// replica.
     pub unavailable_reason: Option<String>,
 }
@@ -64,7 +64,7 @@ pub enum Role {
     Primary,
     /// The server copies a primary, and grants no locks.
     Replica,
-    /// The server is one node of a cluster, and rejects names in slots of other nodes.
+    /// The server is a node of a cluster. It rejects names in slots of other nodes.
     ClusterNode,
 }
 
@@ -89,7 +89,7 @@ pub struct About {
     pub eviction_policy: Option<String>,
     /// Whether the memory of the server is full and its policy evicts nothing.
     pub is_full: bool,
-    /// Whether the server belongs to a cluster, whatever its role.
+    /// Whether the server belongs to a cluster, as a primary or as a replica.
     pub clustered: bool,
     /// The address of the server.
     pub server: String,
@@ -103,7 +103,7 @@ pub struct About {
     pub cluster_down: bool,
     /// The health of each server.
     pub nodes: Vec<NodeHealth>,
-    /// Why the other fields are unknown.
+    /// Why the health check failed, so that the other fields are unknown.
     pub failure: Option<String>,
 }
 
@@ -127,7 +127,7 @@ impl About {
         self.role.is_some() && !self.clustered
     }
 
-    /// Returns why the server grants no locks, or `None` if it grants them.
+    /// Returns why the server grants no locks, or `None` if it grants locks.
     #[must_use]
     pub fn unavailable_reason(&self) -> Option<String> {
         if self.failure.is_some() {

@@ -1,17 +1,18 @@
 //! A Redis client that locks can trust.
 //!
 //! It has no knowledge of locks. It connects to one server, to a primary that Sentinels watch, or
-//! to a cluster, and keeps its connections up. It never repeats a request that may have been
+//! to a cluster, and restores lost connections. It never repeats a request that may have been
 //! executed. Each failure says whether the request may have been executed. If a server does not
 //! reply in time, the client closes the connection and connects again. The client follows a
-//! failover, a migrating slot and a changed address. Subscriptions follow their slots.
+//! failover, a migrating slot and a changed address. If a slot moves to another node, its
+//! subscriptions move, too.
 //!
-//! Start with [`Topology`]: it has the connections of one client. A [`SubscriptionTable`] decides
-//! to which channels the client subscribes. [The
+//! Start with [`Topology`], which has the connections of one client. A [`SubscriptionTable`]
+//! decides to which channels the client subscribes. [The
 //! readme](https://github.com/leasehold/leasehold/blob/main/link/README.md) lists what this crate
 //! does that other clients do not.
 //!
-//! The API serves the crate `leasehold`, and changes with it.
+//! The API is made for the crate `leasehold`, and changes together with that crate.
 #![forbid(unsafe_code)]
 
 mod address;

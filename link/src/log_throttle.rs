@@ -1,4 +1,5 @@
-//! Limits how often a problem is logged, and counts how often it happened since the last log.
+//! Limits how often a problem is logged. Counts how often the problem happened since the last log
+//! line.
 
 use std::time::Duration;
 
@@ -6,10 +7,10 @@ use tokio::time::Instant;
 
 use crate::mutex::Mutex;
 
-/// The shortest time between two logs of the same problem.
+/// The shortest time between two log lines about the same problem.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// When a problem was last logged, and how often it has happened since.
+/// When a problem was last logged, and how often the problem has happened since.
 #[derive(Debug, Default)]
 pub struct LogThrottle(Mutex<(Option<Instant>, u64)>);
 
@@ -20,8 +21,8 @@ impl LogThrottle {
         Self(Mutex::new((None, 0)))
     }
 
-    /// Counts the problem at `now`. If it must be logged, returns how often it happened since the
-    /// last log.
+    /// Counts the problem at `now`. If the problem must be logged, returns how often it happened
+    /// since the last log line.
     pub fn once_more(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock();
         state.1 += 1;

@@ -1,9 +1,9 @@
-//! Durations as Redis counts them.
+//! Durations in milliseconds, as commands of Redis need them.
 
 use std::time::Duration;
 
-/// Returns whole milliseconds, rounded up, so that a server does not end a period before its client
-/// does.
+/// Converts `time` to whole milliseconds, rounded up. Rounding down could let a server end a lease
+/// before its client does.
 #[inline]
 #[must_use]
 pub fn millis(time: Duration) -> u64 {

@@ -1,11 +1,11 @@
-//! What the replies of a server mean, for any request.
+//! Converts replies of a server to failures and texts, for any request.
 
 use redis::{ServerError, Value};
 
 use crate::{failure::Failure, shown::shown};
 
-/// Codes that some servers hide in the text of a script's error. Each entry has a code, and the
-/// text that reveals it.
+/// Codes that some servers hide in the text of a script error, whose own code is `ERR`. Each pair
+/// is a code, and a text that reveals this code.
 const HIDDEN: [(&str, &str); 9] = [
     ("MISCONF", "MISCONF"),
     ("NOPERM", "NOPERM"),
@@ -14,17 +14,17 @@ const HIDDEN: [(&str, &str); 9] = [
     ("NOREPLICAS", "NOREPLICAS"),
     ("OOM", "OOM"),
     ("READONLY", "READONLY"),
-    // A script deleted a key of a migrating slot, and cannot read it again at this node.
+    // A script deleted a key of a migrating slot, and cannot read that key again at this node.
     ("TRYAGAIN", "to access a non local key"),
     ("WRONGTYPE", "WRONGTYPE"),
 ];
 
-/// Returns the failure that a rejection of the server means.
+/// Converts a rejection of the server to a failure.
 pub fn refusal(error: &ServerError) -> Failure {
     refused(error.code(), error.details().unwrap_or_default())
 }
 
-/// Returns the failure that a rejection with this `code` means.
+/// Converts a rejection with this code and this text to a failure.
 pub fn refused(code: &str, words: &str) -> Failure {
     // The ending " script: <hash>, on @user_script:8." does not help a caller.
     let words = match words.rsplit_once(" script: ") {
@@ -44,14 +44,14 @@ pub fn refused(code: &str, words: &str) -> Failure {
     }
 }
 
-/// Returns the failure that the rejection of a command within a script means. The `text` is a code
-/// and a message.
+/// Converts the rejection of a command within a script to a failure. `text` is a code and a
+/// message.
 pub fn refused_within(text: &str) -> Failure {
     let (code, words) = code_and_words(text);
     refused(code, words)
 }
 
-/// Returns the code of a rejection, and its text.
+/// Splits a rejection into its code and its message.
 pub fn code_and_words(text: &str) -> (&str, &str) {
     let text = behind_its_place(text).unwrap_or(text);
     match text.split_once(' ') {
@@ -60,7 +60,7 @@ pub fn code_and_words(text: &str) -> (&str, &str) {
     }
 }
 
-/// Returns the text after the position in a script, if `text` begins with a position. Redis 6
+/// Returns the part of `text` after a script position. Returns `None` without a position. Redis 6
 /// writes `@user_script: 8: -OOM there is no room`.
 fn behind_its_place(text: &str) -> Option<&str> {
     let (_, place) = text.rsplit_once("@user_script:")?;
@@ -70,10 +70,11 @@ fn behind_its_place(text: &str) -> Option<&str> {
 }
 
 /// The remedy for keys in different slots of a cluster.
-const ONE_SLOT: &str = "in a cluster, all keys of a request must be in one slot; put the name of \
-                        the lock into braces, such as `{orders:42}:total` for `orders:42`";
+const ONE_SLOT: &str = "in a cluster, all keys of a request must be in one slot; begin each key \
+                        with the name of the lock in braces, such as `{orders:42}:total` for the \
+                        lock `orders:42`";
 
-/// Returns the text of any reply, to log it or to search it.
+/// Converts any reply to text, for a log or a search.
 pub fn into_text(reply: &Value) -> String {
     match reply {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -98,7 +99,7 @@ pub(crate) fn field<'a>(fields: &'a [(Value, Value)], name: &str) -> Option<&'a 
     fields.iter().find(|(key, _)| text(key) == Some(name)).map(|(_, value)| value)
 }
 
-/// Returns the failure for a reply that has another form than expected.
+/// Returns the failure for a reply that has an unexpected form.
 #[must_use]
 pub fn unreadable(reply: &Value) -> Failure {
     Failure::Unreadable(shown(&format!("{reply:?}")))
@@ -108,8 +109,7 @@ pub fn unreadable(reply: &Value) -> Failure {
 mod tests {
     use super::*;
 
-    /// Formerly, a missing permission was not recognized on servers that describe it in other
-    /// words.
+    /// Formerly, a missing permission was not recognized in the words of some servers.
     #[test]
     fn rejection_within_a_script_is_recognized_by_its_code() {
         let place = "Error running script (call to f_0a): @user_script:8: ";

@@ -1,9 +1,9 @@
 //! Makes text from servers fit for a log: on one line, and not too long.
 
-/// The longest text in a log: enough for the error of a server.
+/// The number of characters after which a text is cut.
 const SHOWN: usize = 200;
 
-/// Returns `text` with escaped control characters, and shortens it if it is too long.
+/// Escapes the control characters of `text`, and cuts a long text.
 #[must_use]
 pub fn shown(text: &str) -> String {
     let mut shown = String::new();
@@ -19,7 +19,7 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// Returns whether `character` neither moves the cursor nor hides text.
+/// Returns whether `character` is safe in a log. Unsafe characters move the cursor or hide text.
 fn is_plain(character: char) -> bool {
     let turns_text = matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     !character.is_control() && !turns_text && character != '\u{feff}'

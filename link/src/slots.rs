@@ -1,4 +1,4 @@
-//! Pure: the slot of a key or a channel in a cluster.
+//! Computes the slot of a key or a channel in a cluster.
 
 /// The number of slots of a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
@@ -20,7 +20,7 @@ fn tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns the CRC-16/XMODEM, as Redis computes it.
+/// Returns the checksum CRC-16/XMODEM, which Redis uses.
 fn crc16(bytes: &[u8]) -> u16 {
     let step = |crc: u16, byte: &u8| (crc << 8) ^ TABLE[usize::from((crc >> 8) ^ u16::from(*byte))];
     bytes.iter().fold(0, step)

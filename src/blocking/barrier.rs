@@ -84,7 +84,8 @@ impl DoubleBarrier {
     }
 }
 
-/// A [`DoubleBarrierGuard`](crate::DoubleBarrierGuard) for threads. It can move to another thread.
+/// A [`DoubleBarrierGuard`](crate::DoubleBarrierGuard) for threads. The guard can move to another
+/// thread.
 ///
 /// # Examples
 ///
@@ -97,8 +98,8 @@ impl DoubleBarrier {
 #[derive(Debug)]
 #[must_use = "the member leaves as soon as this is dropped"]
 pub struct DoubleBarrierGuard {
-    // Must come before `core`. Rust drops fields in order, and the release must be in flight when
-    // `core` ends the runtime.
+    // This field must come before `core`. Rust drops fields in order, and the release must be in
+    // flight when the drop of `core` ends the runtime.
     inner: primitives::DoubleBarrierGuard,
     core: Arc<Core>,
 }

@@ -28,7 +28,7 @@ pub struct Client {
     core: Arc<Core>,
 }
 
-/// Makes the methods of a client that return an object.
+/// Writes the methods of a client that create an object.
 macro_rules! makes {
     ($(fn $name:ident() -> $object:ident;)+) => {$(
         #[doc = concat!("Does what [`Client::", stringify!($name), "`](crate::Client::",
@@ -36,7 +36,7 @@ macro_rules! makes {
         ///
         /// # Errors
         ///
-        /// Those of the async method.
+        /// The errors of the async method.
         #[doc = thread_example!("":
             concat!("let it = client.", stringify!($name), "(\"orders:42\")?;"))]
         pub fn $name(&self, name: impl AsRef<str>) -> Result<$object> {
@@ -58,7 +58,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// The errors of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync).
     ///
     /// # Examples
     ///
@@ -74,7 +74,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of the async method, and those of [`in_memory`](Self::in_memory).
+    /// The errors of the async method, and the errors of [`in_memory`](Self::in_memory).
     ///
     /// # Examples
     ///
@@ -89,7 +89,7 @@ impl Client {
 
     /// Does what [`Client::in_memory`](crate::Client::in_memory) does, but always in real time.
     ///
-    /// If a test pauses the clock of tokio, this client does not notice.
+    /// A paused clock of tokio has no effect on this client.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`in_memory`](Self::in_memory).
+    /// As for [`in_memory`](Self::in_memory).
     ///
     /// # Examples
     ///
@@ -155,7 +155,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of the async method.
+    /// The errors of the async method.
     ///
     /// # Examples
     ///
@@ -176,7 +176,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of the async method.
+    /// The errors of the async method.
     ///
     /// # Examples
     ///
@@ -192,7 +192,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of the async method.
+    /// The errors of the async method.
     ///
     /// # Examples
     ///
@@ -209,7 +209,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of the async method.
+    /// The errors of the async method.
     ///
     /// # Examples
     ///
@@ -226,7 +226,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of the async method.
+    /// The errors of the async method.
     ///
     /// # Examples
     ///
@@ -242,7 +242,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of the async method.
+    /// The errors of the async method.
     ///
     /// # Examples
     ///
@@ -259,7 +259,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of the async method.
+    /// The errors of the async method.
     ///
     /// # Examples
     ///
@@ -333,13 +333,13 @@ impl Client {
     }
 }
 
-/// Making a client for threads.
+/// Methods that create a client for threads.
 impl crate::ClientBuilder<Client> {
     /// Does what [`ClientBuilder::connect`](crate::ClientBuilder::connect) does.
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// The errors of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync).
     ///
     /// # Examples
     ///
@@ -355,7 +355,7 @@ impl crate::ClientBuilder<Client> {
     ///
     /// # Errors
     ///
-    /// As [`Client::connect_lazy`].
+    /// As for [`Client::connect_lazy`].
     ///
     /// # Examples
     ///
@@ -371,7 +371,7 @@ impl crate::ClientBuilder<Client> {
     ///
     /// # Errors
     ///
-    /// As [`Client::in_memory`].
+    /// As for [`Client::in_memory`].
     ///
     /// # Examples
     ///
@@ -388,7 +388,7 @@ impl crate::ClientBuilder<Client> {
     ///
     /// # Errors
     ///
-    /// As [`Client::in_memory`].
+    /// As for [`Client::in_memory`].
     ///
     /// # Examples
     ///

@@ -63,8 +63,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
-    /// of an async runtime calls this method.
+    /// The errors of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a
+    /// task of an async runtime calls this method.
     ///
     /// # Examples
     ///
@@ -85,8 +85,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
-    /// of an async runtime calls this method.
+    /// The errors of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a
+    /// task of an async runtime calls this method.
     ///
     /// # Examples
     ///
@@ -105,9 +105,10 @@ impl Election {
     }
 }
 
-/// A [`Leadership`](crate::Leadership) for threads. If it is dropped, the leader steps down.
+/// A [`Leadership`](crate::Leadership) for threads. If this value is dropped, the leader steps
+/// down.
 ///
-/// It can move to another thread.
+/// A `Leadership` can move to another thread.
 ///
 /// # Examples
 ///
@@ -120,8 +121,8 @@ impl Election {
 #[derive(Debug)]
 #[must_use = "the leader steps down as soon as this is dropped"]
 pub struct Leadership {
-    // Must come before `core`. Rust drops fields in order, and the release must be in flight when
-    // `core` ends the runtime.
+    // This field must come before `core`. Rust drops fields in order, and the release must be in
+    // flight when the drop of `core` ends the runtime.
     inner: primitives::Leadership,
     core: Arc<Core>,
 }
@@ -145,7 +146,7 @@ impl Leadership {
 
     /// Does what [`Leadership::run`](crate::Leadership::run) does, but cannot stop the work.
     ///
-    /// It never returns [`RunOutcome::Cancelled`].
+    /// The method never returns [`RunOutcome::Cancelled`].
     ///
     /// # Examples
     ///
@@ -201,8 +202,8 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
-    /// of an async runtime calls this method.
+    /// The errors of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a
+    /// task of an async runtime calls this method.
     ///
     /// # Examples
     ///
@@ -213,7 +214,7 @@ impl Observer {
     /// assert_eq!(leaders.next()?.unwrap().value(), Some("10.0.0.1:8080"));
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    #[expect(clippy::should_implement_trait, reason = "it fails, and goes on after a failure")]
+    #[expect(clippy::should_implement_trait, reason = "`next` can fail, and then continue")]
     pub fn next(&mut self) -> Result<Option<Leader>> {
         self.core.wait(self.inner.next())?
     }

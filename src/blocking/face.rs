@@ -1,10 +1,10 @@
 //! Macros that generate methods of the blocking API from a table. Each method blocks until the
 //! async method of the same name returns. A row of the table is a signature and an example.
 
-/// Methods that block. The type has the async object in its field `inner`, and a `core`. If a row
-/// ends with `, guard`, the method `guard` of the type converts the returned async guard. With
-/// `=> guard`, this method converts the guard inside an `Option`. `$object` is code that makes the
-/// object in the examples.
+/// Writes methods that block. The type has the async object in its field `inner`, and the runtime
+/// in its field `core`. If a row ends with `, guard`, the method `guard` of the type converts the
+/// returned async guard. With `=> guard`, the method `guard` converts the async guard inside an
+/// `Option`. `$object` is the code that creates the object in the examples.
 macro_rules! waits {
     ($of:ident, $object:tt:
         $(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $(, $wrap:ident)? $(=> $maybe:ident)?;
@@ -15,8 +15,8 @@ macro_rules! waits {
         ///
         /// # Errors
         ///
-        /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a
-        /// task of an async runtime calls this method.
+        /// The errors of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if
+        /// a task of an async runtime calls this method.
         #[doc = $crate::primitives::thread_example!($object: $($example),+)]
         pub fn $name(&self, $($arg: $type),*) -> Result<$out> {
             let returned = self.core.wait(self.inner.$name($($arg),*))??;
@@ -27,8 +27,8 @@ macro_rules! waits {
     )+};
 }
 
-/// `Clone` and `Debug` of an object with a `core` and an `inner`. `derive` would also require these
-/// traits of the elements `$of`.
+/// Implements `Clone` and `Debug` for an object with the fields `core` and `inner`. `derive` would
+/// require that the element types `$of` implement both traits, too.
 macro_rules! shares {
     ($type:ident<$($of:ident),+; $($codec:ident),+>) => {
         impl<$($of,)+ $($codec: Clone),+> Clone for $type<$($of,)+ $($codec),+> {
@@ -41,7 +41,7 @@ macro_rules! shares {
     };
 }
 
-/// `Debug` of an object, with the same output as `Debug` of its `inner`.
+/// Implements `Debug` for an object, with the output of its field `inner`.
 macro_rules! shows {
     ($type:ident<$($of:ident),+; $($codec:ident),+>) => {
         impl<$($of,)+ $($codec: fmt::Debug),+> fmt::Debug for $type<$($of,)+ $($codec),+> {
@@ -52,7 +52,7 @@ macro_rules! shows {
     };
 }
 
-/// Methods that do not block, and return what the async method returns.
+/// Writes methods that do not block, and return what the async method returns.
 macro_rules! returns {
     ($of:ident, $object:tt:
         $(fn $name:ident() -> $out:ty; $($example:literal)+)+
@@ -67,8 +67,8 @@ macro_rules! returns {
     )+};
 }
 
-/// Methods that do not block, and may fail. If a row ends with `, new`, this function of the
-/// returned type converts the async object.
+/// Writes methods that do not block, and may fail. If a row ends with `, new`, the function `new`
+/// of the returned type converts the async object.
 macro_rules! makes {
     ($of:ident, $object:literal:
         $(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $(, $wrap:ident)?;
@@ -79,7 +79,7 @@ macro_rules! makes {
         ///
         /// # Errors
         ///
-        /// Those of the async method.
+        /// The errors of the async method.
         #[doc = $crate::primitives::thread_example!($object: $($example),+)]
         pub fn $name(&self, $($arg: $type),*) -> Result<$out> {
             let made = self.inner.$name($($arg),*)?;
@@ -89,8 +89,7 @@ macro_rules! makes {
     )+};
 }
 
-/// The type of a stream of entries or elements; or the method `stream` of an object, which makes the
-/// stream.
+/// Writes the type of a stream, or the method `stream` that creates the stream.
 macro_rules! streams {
     ($type:ident<$($item:ident: $codec:ident),+>, $object:literal; $($example:literal)+) => {
         #[doc = concat!("A [`", stringify!($type), "`](crate::", stringify!($type),
@@ -116,7 +115,7 @@ macro_rules! streams {
     };
 }
 
-/// The blocking `next` of a stream.
+/// Writes the blocking method `next` of a stream.
 macro_rules! nexts {
     ($of:ident, $object:literal: fn next() -> $out:ty; $($example:literal)+) => {
         #[doc = concat!("Blocks until [`", stringify!($of), "::next`](crate::", stringify!($of),
@@ -124,17 +123,17 @@ macro_rules! nexts {
         ///
         /// # Errors
         ///
-        /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a
-        /// task of an async runtime calls this method.
+        /// The errors of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if
+        /// a task of an async runtime calls this method.
         #[doc = $crate::primitives::thread_example!($object: $($example),+)]
-        #[expect(clippy::should_implement_trait, reason = "it fails, and goes on after a failure")]
+        #[expect(clippy::should_implement_trait, reason = "`next` can fail, and then continue")]
         pub fn next(&mut self) -> Result<Option<$out>> {
             self.core.wait(self.inner.next())?
         }
     };
 }
 
-/// Settings, which consume and return the object. A row with parameters, such as
+/// Writes settings: methods that consume and return the object. A row with type parameters, such as
 /// `fn codec<C>(…) -> Map<…>`, returns an object of another type.
 macro_rules! sets {
     ($of:ident, $object:tt:
@@ -162,8 +161,8 @@ macro_rules! sets {
     )+};
 }
 
-/// Methods that block and consume a guard. If a task of an async runtime calls one, a background
-/// task does what the text `$instead` says.
+/// Writes methods that block and consume a guard. If a task of an async runtime calls such a
+/// method, a background task does what the text `$instead` describes.
 macro_rules! ends {
     ($of:ident, $object:tt, $instead:literal:
         $(fn $name:ident($($arg:ident: $type:ty),*); $($example:literal)+)+
@@ -173,8 +172,8 @@ macro_rules! ends {
         ///
         /// # Errors
         ///
-        /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a
-        /// task of an async runtime calls this method. In the latter case, a
+        /// The errors of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if
+        /// a task of an async runtime calls this method. After `InsideAsync`, a
         #[doc = concat!("background task ", $instead, ".")]
         #[doc = $crate::primitives::thread_example!($object: $($example),+)]
         pub fn $name(self, $($arg: $type),*) -> Result<Release> {
@@ -184,7 +183,7 @@ macro_rules! ends {
     )+};
 }
 
-/// The method of a guard that blocks until its hold has ended.
+/// Writes the method `lost` of a guard, which blocks until the hold has ended.
 macro_rules! loses {
     ($of:ident, $object:tt: fn lost() -> $out:ty; $($example:literal)+) => {
         #[doc = concat!("Blocks until [`", stringify!($of), "::lost`](crate::", stringify!($of),
@@ -201,7 +200,7 @@ macro_rules! loses {
     };
 }
 
-/// The method `run` of an object (`&self`), or of its guard (`self`).
+/// Writes the method `run` of an object (`&self`), or of its guard (`self`).
 macro_rules! runs {
     ($of:ident, $object:tt: fn run(&self) -> $context:ty; $($example:literal)+) => {
         #[doc = concat!("Does what [`", stringify!($of), "::run`](crate::", stringify!($of),
@@ -209,8 +208,8 @@ macro_rules! runs {
         ///
         /// # Errors
         ///
-        /// Those of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if the hold
-        /// was lost while the work ran.
+        /// The errors of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if the
+        /// hold was lost while the work ran.
         #[doc = $crate::primitives::thread_example!($object: $($example),+)]
         pub fn run<T>(&self, work: impl FnOnce(&$context) -> T) -> Result<T> {
             self.acquire()?.run(work).into_result()
@@ -220,7 +219,7 @@ macro_rules! runs {
         #[doc = concat!("Does what [`", stringify!($of), "::run`](crate::", stringify!($of),
             "::run) does, but cannot stop the work.")]
         ///
-        /// It never returns [`RunOutcome::Cancelled`](crate::RunOutcome::Cancelled).
+        /// The method never returns [`RunOutcome::Cancelled`](crate::RunOutcome::Cancelled).
         #[doc = $crate::primitives::thread_example!($object: $($example),+)]
         pub fn run<T>(self, work: impl FnOnce(&$context) -> T) -> RunOutcome<T> {
             let Self { inner, core } = self;
@@ -229,7 +228,7 @@ macro_rules! runs {
     };
 }
 
-/// The acquisitions of a group of locks: a multi-lock or a quorum lock.
+/// Writes the methods that acquire a group: a multi-lock or a quorum lock.
 macro_rules! acquires {
     ($of:ident, $guard:ident, $context:ty, $object:ident) => {
         $crate::blocking::face::tables! { $object:
@@ -252,7 +251,7 @@ macro_rules! acquires {
     };
 }
 
-/// The guard of a group of locks.
+/// Writes the type of the guard of a group.
 macro_rules! guards {
     ($guard:ident, $object:ident) => {
         #[doc = concat!("A [`", stringify!($guard), "`](crate::", stringify!($guard),
@@ -263,15 +262,15 @@ macro_rules! guards {
         #[derive(Debug)]
         #[must_use = "what the guard holds is released as soon as the guard is dropped"]
         pub struct $guard {
-            // Must come before `core`. Rust drops fields in order, and the releases must be in
-            // flight when `core` ends the runtimes.
+            // This field must come before `core`. Rust drops fields in order, and the releases must
+            // be in flight when the drop of `core` ends the runtimes.
             inner: $crate::$guard,
             core: Cores,
         }
     };
 }
 
-/// Methods of the guard of a group of locks.
+/// Writes methods of the guard of a group.
 macro_rules! holds {
     ($of:ident, $context:ty, $object:ident) => {
         $crate::blocking::face::tables! { $object:
@@ -288,7 +287,7 @@ macro_rules! holds {
     };
 }
 
-/// Several tables with the same `$object`. Each is `waits Lock { … }` instead of
+/// Calls several macros with the same `$object`. A table has the form `waits Lock { … }` instead of
 /// `waits! { Lock, "let lock = …;": … }`.
 macro_rules! tables {
     ($object:tt: $($table:ident $of:ident $(, $instead:literal)? { $($row:tt)+ })+) => {$(
@@ -307,15 +306,15 @@ mod tests {
 
     use crate::blocking;
 
-    /// A type of elements, keys and values that is neither `Clone` nor `Debug`.
+    /// A type for elements, keys and values. It implements neither `Clone` nor `Debug`.
     enum Job {}
 
     fn object<T: Clone + Debug>() {}
 
     fn stream<T: Debug>() {}
 
-    /// `derive(Clone, Debug)` would require `Job: Clone` and `Job: Debug`, so the types implement
-    /// these traits by hand.
+    /// `derive(Clone, Debug)` would require that `Job` implements both traits. So the types
+    /// implement both traits by hand.
     #[test]
     fn objects_can_be_cloned_even_if_their_elements_cannot() {
         object::<crate::Map<Job, Job>>();

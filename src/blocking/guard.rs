@@ -12,7 +12,7 @@ use crate::{
     RunOutcome, Script, Semaphore, Value, Write, error::Result, primitives,
 };
 
-/// A [`Guard`](crate::Guard) for threads: the proof of a grant of a lock or a semaphore.
+/// A [`Guard`](crate::Guard) for threads, which proves that a lock or permits are held.
 ///
 /// `K` is the async type of the lock or the semaphore, such as [`Lock`]. `B` is [`ThisThread`] if
 /// the guard cannot move to another thread, and `()` if it can. Each combination has a shorter
@@ -36,17 +36,17 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "what the guard holds is released as soon as the guard is dropped"]
 pub struct Guard<K, B = ()> {
-    // Must come before `core`. Rust drops fields in order, and the release must be in flight when
-    // `core` ends the runtime.
+    // This field must come before `core`. Rust drops fields in order, and the release must be in
+    // flight when the drop of `core` ends the runtime.
     inner: primitives::Guard<K>,
     core: Arc<Core>,
     bound: B,
 }
 
-/// Binds a guard to the thread that acquired it, which owns the hold.
+/// Binds a guard to the thread that acquired the lock. This thread owns the hold.
 ///
-/// The guard cannot move to another thread. If its thread acquires the lock again, the thread
-/// re-enters the hold.
+/// The guard cannot move to another thread. If this thread acquires the lock again, it re-enters
+/// the hold.
 ///
 /// ```compile_fail
 /// # let client = leasehold::blocking::Client::in_memory().unwrap();
@@ -83,9 +83,9 @@ impl<K, B> Guard<K, B> {
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
-    /// of an async runtime calls this method. In the latter case, a background task releases the
-    /// hold.
+    /// The errors of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a
+    /// task of an async runtime calls this method. After `InsideAsync`, a background task releases
+    /// the hold.
     ///
     /// # Examples
     ///
@@ -101,7 +101,7 @@ impl<K, B> Guard<K, B> {
 
     /// Does what [`Guard::run`](crate::Guard::run) does, but cannot stop the work.
     ///
-    /// It never returns [`RunOutcome::Cancelled`].
+    /// The method never returns [`RunOutcome::Cancelled`].
     ///
     /// # Examples
     ///
@@ -127,7 +127,7 @@ impl<K, B> Guard<K, B> {
     ///
     /// # Errors
     ///
-    /// As [`lost`](Self::lost).
+    /// As for [`lost`](Self::lost).
     ///
     /// # Examples
     ///
@@ -196,7 +196,7 @@ impl<B> Guard<FencedLock, B> {
 }
 
 impl Guard<Semaphore> {
-    /// Does what [`Guard::forget`](crate::Guard::forget) does: the permits stay acquired.
+    /// Does what [`Guard::forget`](crate::Guard::forget) does, so the permits stay acquired.
     ///
     /// # Examples
     ///

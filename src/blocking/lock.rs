@@ -20,10 +20,10 @@ use crate::{
 
 /// A [`Lock`](crate::Lock) for threads.
 ///
-/// It is **reentrant by thread**: a thread that holds the lock may acquire it again, with
+/// This lock is **reentrant by thread**: a thread that holds the lock may acquire it again, with
 /// [`acquire`](Self::acquire), [`acquire_within`](Self::acquire_within) and
-/// [`try_acquire`](Self::try_acquire). The second acquisition does not change settings such as the
-/// lease.
+/// [`try_acquire`](Self::try_acquire). The second acquisition does not change settings of the hold,
+/// such as the lease.
 ///
 /// # Examples
 ///
@@ -43,9 +43,9 @@ pub struct Lock<K = ()> {
 
 /// A [`FencedLock`](crate::FencedLock) for threads.
 ///
-/// It is **reentrant by thread**, and the second guard has the token of the first one. If the
-/// thread already holds a plain [`Lock`] of this name, its hold has no token. In this case,
-/// acquiring returns [`Error::NoToken`].
+/// This lock is **reentrant by thread**, and the second guard has the same token as the first
+/// guard. If the thread already holds a plain [`Lock`] of this name, this hold has no token. In
+/// this case, an acquisition returns [`Error::NoToken`].
 ///
 /// # Examples
 ///
@@ -88,7 +88,7 @@ type Bound<K> = Guard<primitives::Lock<K>, ThisThread>;
 /// A guard of `Lock<K>` that can move to another thread.
 type Owned<K> = Guard<primitives::Lock<K>>;
 
-/// Settings. The async [`Lock`](crate::Lock) has them, too.
+/// Settings. The async [`Lock`](crate::Lock) has these settings, too.
 impl<K> Lock<K> {
     pub(super) fn new(core: Arc<Core>, inner: primitives::Lock<K>) -> Self {
         Self { core, inner }
@@ -109,16 +109,16 @@ impl<K> Lock<K> {
     }
 }
 
-/// Acquisitions that the thread owns.
+/// Methods that acquire the lock for the calling thread.
 impl<K> Lock<K> {
     /// Acquires the lock, waiting until it is free, or re-enters it.
     ///
-    /// A thread that holds the lock re-enters it. Otherwise the method does what
+    /// If this thread already holds the lock, it re-enters the hold. Otherwise the method does what
     /// [`Lock::acquire`](crate::Lock::acquire) does.
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`]. A fenced lock also returns
+    /// The errors of the async method, and [`Error::InsideAsync`]. A fenced lock also returns
     /// [`Error::NoToken`].
     ///
     /// # Examples
@@ -136,12 +136,12 @@ impl<K> Lock<K> {
 
     /// Acquires the lock, waiting for at most `timeout`, or re-enters it.
     ///
-    /// A thread that holds the lock re-enters it. Otherwise the method does what
+    /// If this thread already holds the lock, it re-enters the hold. Otherwise the method does what
     /// [`Lock::acquire_within`](crate::Lock::acquire_within) does.
     ///
     /// # Errors
     ///
-    /// Those of the async method, and those of [`acquire`](Self::acquire).
+    /// The errors of the async method, and the errors of [`acquire`](Self::acquire).
     ///
     /// # Examples
     ///
@@ -164,12 +164,12 @@ impl<K> Lock<K> {
 
     /// Acquires the lock if it is free now, or re-enters it.
     ///
-    /// A thread that holds the lock re-enters it. Otherwise the method does what
+    /// If this thread already holds the lock, it re-enters the hold. Otherwise the method does what
     /// [`Lock::try_acquire`](crate::Lock::try_acquire) does.
     ///
     /// # Errors
     ///
-    /// Those of the async method, and those of [`acquire`](Self::acquire).
+    /// The errors of the async method, and the errors of [`acquire`](Self::acquire).
     ///
     /// # Examples
     ///
@@ -199,15 +199,16 @@ impl<K> Lock<K> {
         };
         match self.core.wait(self.inner.enter_again(&entered.holding, max_wait))? {
             Ok(guard) => Ok(Some(Guard::new(guard, &self.core, ThisThread::new(entered)))),
-            // The hold was just lost. So the caller acquires the lock as if for the first time,
-            // unless this thread holds the other side of the lock.
+            // The hold was just lost. So the caller acquires the lock as for the first time, unless
+            // this thread holds the other side of the lock.
             Err(Error::Lost { .. }) => self.enter_under_write(max_wait),
             Err(error) => Err(error),
         }
     }
 
-    /// Acquires one side of a read-write lock if this thread holds the other side, and returns
-    /// `None` if it does not.
+    /// Acquires the read side of a read-write lock if this thread holds the write side. If this
+    /// thread holds the read side and wants the write side, returns an error. Otherwise returns
+    /// `None`.
     fn enter_under_write(&self, max_wait: ReentryTimeout) -> Result<Option<Bound<K>>> {
         let (client, object) = self.key();
         let other = object.other_side().and_then(|side| ThreadHold::find(&(client, side)));
@@ -228,14 +229,14 @@ impl<K> Lock<K> {
     }
 }
 
-/// Acquisitions that the guard owns. The guard can move to another thread. If a thread acquires
-/// twice, it waits for itself.
+/// Methods whose guard owns the hold. The guard can move to another thread. If a thread acquires
+/// the lock twice, it waits for itself.
 impl<K> Lock<K> {
     /// Acquires the lock as [`Lock::acquire`](crate::Lock::acquire) does.
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`].
+    /// The errors of the async method, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -254,7 +255,7 @@ impl<K> Lock<K> {
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`].
+    /// The errors of the async method, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -272,7 +273,7 @@ impl<K> Lock<K> {
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`].
+    /// The errors of the async method, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -290,7 +291,7 @@ impl<K> Lock<K> {
     }
 }
 
-/// Runs work under the lock.
+/// Methods that run work under the lock.
 ///
 /// Nothing can stop the work of a thread from outside, so there is no setting
 /// [`on_loss`](crate::Lock::on_loss). The work must check its [`LockContext`] before each side
@@ -300,8 +301,8 @@ impl<K> Lock<K> {
     ///
     /// # Errors
     ///
-    /// Those of [`acquire`](Self::acquire), and [`Error::Lost`] if the lock was lost while the work
-    /// ran. Use [`Guard::run`] to get the result of the work in this case, too.
+    /// The errors of [`acquire`](Self::acquire), and [`Error::Lost`] if the lock was lost while the
+    /// work ran. Use [`Guard::run`] to get the result of the work in this case, too.
     ///
     /// # Examples
     ///
@@ -319,7 +320,7 @@ impl<K> Lock<K> {
     ///
     /// # Errors
     ///
-    /// Those of [`acquire_within`](Self::acquire_within), and [`Error::Lost`].
+    /// The errors of [`acquire_within`](Self::acquire_within), and [`Error::Lost`].
     ///
     /// # Examples
     ///
@@ -341,7 +342,7 @@ impl<K> Lock<K> {
     ///
     /// # Errors
     ///
-    /// Those of [`try_acquire`](Self::try_acquire), and [`Error::Lost`].
+    /// The errors of [`try_acquire`](Self::try_acquire), and [`Error::Lost`].
     ///
     /// # Examples
     ///
@@ -386,8 +387,8 @@ impl<K> Lock<K> {
     }
 }
 
-/// Returns the same lock, without the tokens in its type. Its holds still have tokens: read them by
-/// [`LockContext::token`].
+/// Returns the same lock without [`Fenced`] in its type. The holds still have tokens, which
+/// [`LockContext::token`] returns.
 impl From<FencedLock> for Lock {
     fn from(FencedLock { core, inner }: FencedLock) -> Self {
         Self { core, inner: inner.into() }
@@ -411,8 +412,8 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    /// Once, a thread lost its write hold, and acquired the write side again while it still had its
-    /// read hold. The thread then waited for itself.
+    /// In an earlier version, a thread could wait for itself. The thread had lost its write hold,
+    /// and acquired the write side again during its read hold.
     #[test]
     fn thread_with_a_read_hold_cannot_reacquire_its_lost_write_hold() {
         let store = MemoryStore::new();
@@ -429,8 +430,8 @@ mod tests {
         prices.write().acquire().unwrap().release().unwrap().into_result().unwrap();
     }
 
-    /// Once, a reentry with a timeout waited too long. It waited for replicas without regard to the
-    /// timeout, and for a reply of the store until the lease ended.
+    /// In an earlier version, a reentry with a timeout waited too long. The reentry waited for
+    /// replicas without regard to the timeout, and for a reply of the store until the lease ended.
     #[test]
     fn reentry_waits_no_longer_than_its_timeout() {
         const LONG: Duration = Duration::from_secs(30);
@@ -456,7 +457,7 @@ mod tests {
         assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
     }
 
-    /// Once, a reentry ignored that its lock requires more replicas than the first acquisition.
+    /// In an earlier version, a reentry ignored its higher number of required replicas.
     #[test]
     fn reentry_with_more_replicas_needs_their_acknowledgement() {
         let store = MemoryStore::new();

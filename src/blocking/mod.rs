@@ -1,18 +1,18 @@
 //! The API for threads, which block instead of awaiting.
 //!
-//! Each type and each method has the name of its async counterpart, whose documentation holds for
-//! both. A method blocks its thread until the async method returns. Only
+//! Each type and each method has the name of its async counterpart. The documentation of the async
+//! item applies to both. A method blocks its thread until the async method returns. Only
 //! [`on_loss`](crate::Lock::on_loss) is missing, because nothing can stop the work of a thread from
 //! outside.
 //!
 //! A client of this module owns a thread with an async runtime, on which its connections and
 //! background tasks run. Callers block their own threads. If a task of an async runtime calls a
 //! method, the method returns [`Error::InsideAsync`](crate::Error::InsideAsync), because it would
-//! block all other tasks of that thread. Calls inside `tokio::task::spawn_blocking` work.
+//! block all other tasks of the same thread. Calls inside `tokio::task::spawn_blocking` work.
 //!
-//! A thread owns its hold, as in Java. If the thread already holds the lock, [`Lock::acquire`]
-//! re-enters it. The guard cannot move to another thread. [`Lock::acquire_owned`] never re-enters,
-//! and its guard can move to another thread.
+//! As in Java, a hold belongs to the thread that acquired it. If this thread already holds the
+//! lock, [`Lock::acquire`] re-enters the hold. The guard cannot move to another thread.
+//! [`Lock::acquire_owned`] never re-enters a hold, and its guard can move to another thread.
 //!
 //! # Examples
 //!

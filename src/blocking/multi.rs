@@ -14,8 +14,8 @@ use crate::{
 
 /// A [`MultiLock`](crate::MultiLock) for threads.
 ///
-/// It is **not reentrant**: if a thread acquires the multi-lock while it holds a member, it waits
-/// for itself. The guard can move to another thread.
+/// A multi-lock is **not reentrant**: if a thread acquires the multi-lock while it holds a member,
+/// the thread waits for itself. The guard can move to another thread.
 ///
 /// # Examples
 ///
@@ -38,7 +38,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// Those of the async method.
+    /// The errors of the async method.
     ///
     /// # Examples
     ///

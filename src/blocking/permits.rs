@@ -37,7 +37,7 @@ pub struct ExpirableSemaphore {
     inner: primitives::ExpirableSemaphore,
 }
 
-/// The guard of an [`ExpirableSemaphore`]. It can move to another thread.
+/// The guard of an [`ExpirableSemaphore`]. The guard can move to another thread.
 pub type ExpirablePermits = Guard<primitives::ExpirableSemaphore>;
 
 impl ExpirableSemaphore {
@@ -103,11 +103,12 @@ impl ExpirableSemaphore {
             "assert!(permits.lease_of(guard.ids()[0])?.is_some());"
     }
 
-    /// Does what [`ExpirableSemaphore::run`](crate::ExpirableSemaphore::run) does, but cannot stop the work.
+    /// Does what [`ExpirableSemaphore::run`](crate::ExpirableSemaphore::run) does, but cannot stop
+    /// the work.
     ///
     /// # Errors
     ///
-    /// Those of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost).
+    /// The errors of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost).
     ///
     /// # Examples
     ///

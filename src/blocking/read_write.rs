@@ -16,8 +16,9 @@ use crate::{
 ///
 /// Each side is **reentrant by thread**. A thread that holds the writers' side may also acquire the
 /// readers' side. After it releases the writers' side, it still holds the readers' side. If a
-/// thread that holds only the readers' side acquired the writers' side, it would wait for itself.
-/// Therefore the call returns [`Error::UpgradeNotSupported`](crate::Error::UpgradeNotSupported).
+/// thread that holds only the readers' side tries to acquire the writers' side, the call returns
+/// [`Error::UpgradeNotSupported`](crate::Error::UpgradeNotSupported), because the thread would wait
+/// for itself.
 ///
 /// # Examples
 ///
@@ -69,8 +70,7 @@ impl ReadWriteLock {
         Lock::new(Arc::clone(&self.core), self.inner.read())
     }
 
-    /// Returns the writers' side. At most one writer can hold it, and only while no reader holds
-    /// the lock.
+    /// Returns the writers' side, which one writer can hold while no reader holds the lock.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! The table of the locks that a thread holds. If the thread acquires one of them again, it
+//! The table of the locks that a thread holds. If the thread acquires one of these locks again, it
 //! re-enters the hold.
 
 use std::{
@@ -13,7 +13,7 @@ use crate::{domain::Object, primitives::LockContext};
 /// The id of the client and the object. Together they identify a lock in the table of a thread.
 pub(super) type Key = (Arc<str>, Object);
 
-/// An entry of the table: a hold of this thread. The entry lasts as long as guards of this thread
+/// An entry of the table: a hold of this thread. The entry exists as long as guards of this thread
 /// refer to it. The hold in Redis may last longer, because other threads may share a read hold.
 #[derive(Debug)]
 pub(super) struct ThreadHold {
@@ -26,14 +26,14 @@ thread_local! {
 }
 
 impl ThreadHold {
-    /// Adds the entry for `key`, which this thread has just acquired.
+    /// Adds the entry for the lock `key`, which this thread has just acquired.
     pub(super) fn by(key: Key, holding: LockContext) -> Rc<Self> {
         let entered = Rc::new(Self { key: key.clone(), holding });
         ENTERED.with_borrow_mut(|held| held.insert(key, Rc::downgrade(&entered)));
         entered
     }
 
-    /// Returns the hold that this thread has for `key`, if it has not ended.
+    /// Returns this thread's hold of the lock `key`, if the hold has not ended.
     pub(super) fn find(key: &Key) -> Option<Rc<Self>> {
         let entered = ENTERED.with_borrow(|held| held.get(key)?.upgrade());
         entered.filter(|entered| entered.holding.is_held())

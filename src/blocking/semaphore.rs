@@ -16,8 +16,8 @@ use crate::{
 /// A [`Semaphore`](crate::Semaphore) for threads. **A process that crashes keeps its permits.**
 ///
 /// If no Redisson client uses this semaphore, use an
-/// [`ExpirableSemaphore`](super::ExpirableSemaphore), which gets back the permits of a crashed
-/// process. A thread that acquires twice has two guards, which can move to other threads.
+/// [`ExpirableSemaphore`](super::ExpirableSemaphore), whose permits become free again after a
+/// crash. A thread that acquires twice has two guards, which can move to other threads.
 ///
 /// # Examples
 ///
@@ -35,7 +35,7 @@ pub struct Semaphore {
     inner: primitives::Semaphore,
 }
 
-/// The guard of a [`Semaphore`]. It can move to another thread.
+/// The guard of a [`Semaphore`]. The guard can move to another thread.
 pub type SemaphoreGuard = Guard<primitives::Semaphore>;
 
 impl Semaphore {
@@ -80,7 +80,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// Those of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost).
+    /// The errors of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost).
     ///
     /// # Examples
     ///

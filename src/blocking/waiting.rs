@@ -25,36 +25,36 @@ use crate::{
     primitives::Loss,
 };
 
-/// How long the runtime thread completes background releases, after the program has dropped the
-/// last client, object and guard.
+/// How long the runtime thread completes background releases before it ends. The time begins when
+/// the program has dropped the last client, object and guard.
 const LAST_RELEASES: Duration = Duration::from_secs(1);
 
-/// An async client, and the runtime thread on which it runs. Each object and each guard of the
-/// client shares the core.
+/// An async client, and the runtime thread on which it runs. All objects and guards of the client
+/// share this core.
 #[derive(Debug)]
 pub(super) struct Core {
     client: Client,
     running: Arc<Running>,
 }
 
-/// A runtime thread, and its clients.
+/// A runtime thread, and the clients that run on it.
 #[derive(Debug)]
 struct Running {
     clients: Vec<Client>,
     handle: Handle,
-    /// When the last core is dropped, sends the clients to the runtime thread, which then completes
-    /// their releases and ends.
+    /// Sends the clients to the runtime thread when the last core is dropped. The thread then
+    /// completes the releases of the clients, and ends.
     last: Option<oneshot::Sender<Vec<Client>>>,
 }
 
 impl Core {
-    /// Starts a runtime thread, and the client that `connect` makes on it.
+    /// Starts a runtime thread, on which `connect` creates the client.
     pub(super) fn start(connect: impl AsyncFnOnce() -> Result<Client>) -> Result<Arc<Self>> {
         let mut cores = Self::start_all(async move || Ok(vec![connect().await?]))?;
         cores.pop().ok_or(Error::NoRuntime)
     }
 
-    /// Starts a runtime thread, and the clients that `connect` makes on it.
+    /// Starts a runtime thread, on which `connect` creates the clients.
     pub(super) fn start_all(
         connect: impl AsyncFnOnce() -> Result<Vec<Client>>,
     ) -> Result<Vec<Arc<Self>>> {
@@ -78,7 +78,7 @@ impl Core {
         &self.client
     }
 
-    /// Returns this core, as [`Cores::first`] does for the guards of several clients.
+    /// Returns this core. The macros in `face.rs` call `first` on a [`Core`] or on [`Cores`].
     pub(super) fn first(&self) -> &Self {
         self
     }
@@ -111,8 +111,8 @@ impl Core {
 }
 
 impl Drop for Running {
-    /// Does not wait for the releases, because a program may drop its last guard in an async task,
-    /// where it must not block.
+    /// Does not wait for the releases. The last guard may be dropped in an async task, which must
+    /// not block.
     fn drop(&mut self) {
         if let Some(last) = self.last.take() {
             // If the runtime thread has already ended, there is nothing to do. This happens only at
@@ -146,9 +146,9 @@ impl Cores {
 
     /// Waits for `future` on the runtime of the first core.
     ///
-    /// Before that, starts the background tasks of each client on the runtime of that client. If
-    /// `future` started them, they would run on the first runtime, which may end before their
-    /// clients.
+    /// Before this wait, starts the background tasks of each client on the runtime of that client.
+    /// If `future` started these tasks, they would run on the first runtime, which may end before
+    /// the other clients.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         for core in self.0.iter() {
             core.wait(async { core.client().start_background() })??;
@@ -169,13 +169,13 @@ fn wait<T>(handle: &Handle, future: impl Future<Output = T>) -> Result<T> {
     Ok(park_on(future))
 }
 
-/// Returns whether the caller is a task of an async runtime. Code inside `spawn_blocking` is not
-/// such a task.
+/// Returns whether the caller is a task of an async runtime. Code inside `spawn_blocking` does not
+/// count as a task.
 ///
-/// Tokio has no function for this check. But it gives each task a budget of polls
+/// Tokio has no function for this check. But tokio gives each task a budget of polls
 /// (`tokio::task::coop`), and blocking code has no budget. So this function draws from the budget
-/// until it runs out, which only happens in a task. When the draws are dropped, the budget is
-/// restored.
+/// until the budget runs out, which happens only in a task. When the draws are dropped, the budget
+/// is restored.
 fn is_inside_async() -> bool {
     const MORE_THAN_ANY_BUDGET: usize = 512;
     if Handle::try_current().is_err() {
@@ -196,7 +196,7 @@ fn is_inside_async() -> bool {
     ran_dry
 }
 
-/// Polls `future` on this thread, which sleeps until it is woken.
+/// Polls `future` on this thread. Between two polls, the thread sleeps until the waker wakes it.
 fn park_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {

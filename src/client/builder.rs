@@ -50,8 +50,8 @@ impl<Made> ClientBuilder<Made> {
         }
     }
 
-    /// Sets the [`ttl`](crate::Lock::ttl) of each lock that does not set its own. Default: 30 s, as
-    /// in Redisson's `lockWatchdogTimeout`.
+    /// Sets the [`ttl`](crate::Lock::ttl) of each lock without its own setting. Default: 30 s, like
+    /// Redisson's `lockWatchdogTimeout`.
     ///
     /// # Examples
     ///
@@ -81,7 +81,7 @@ impl<Made> ClientBuilder<Made> {
     /// Sets the timeout of calls that do not wait. Default: 3 s.
     ///
     /// Such calls are [`try_acquire`](crate::Lock::try_acquire), [`try_run`](crate::Lock::try_run)
-    /// until the work begins, [`holder`](crate::Lock::holder) and similar questions,
+    /// until the work begins, [`holder`](crate::Lock::holder) and similar reads,
     /// [`force_release`](crate::Lock::force_release), and [`reenter`](crate::LockGuard::reenter).
     /// Within this time, the client retries the request if a retry can help. If the timeout is
     /// shorter than the command timeout, a call may time out while its connection stays open.
@@ -108,7 +108,7 @@ impl<Made> ClientBuilder<Made> {
     }
 
     /// Sets how long [`LockGuard::release`](crate::LockGuard::release) waits for a reply. Default:
-    /// 5 s. After this time, it returns an error, and the release continues in the background.
+    /// 5 s. Then the call returns an error, and the release continues in the background.
     ///
     /// # Examples
     ///
@@ -139,16 +139,16 @@ impl<Made> ClientBuilder<Made> {
 
     /// Sets whether requests fail at once while the store is unreachable. Default: `false`.
     ///
-    /// With `false`, a request waits for the connection until its timeout. With `true`, it returns
-    /// [`Error::Unavailable`](crate::Error::Unavailable) at once, with the reason. This holds for
-    /// acquisitions, for questions such as [`holder`](crate::Lock::holder), and for writes of a
-    /// guard. A task that already waits for a lock fails at its next request. In a cluster, only
+    /// With `false`, a request waits for the connection until its timeout. With `true`, a request
+    /// returns [`Error::Unavailable`](crate::Error::Unavailable) at once, with the reason. This
+    /// applies to acquisitions, to reads such as [`holder`](crate::Lock::holder), and to writes of
+    /// a guard. A task that already waits for a lock fails at its next request. In a cluster, only
     /// the node of the name must be reachable.
     ///
     /// The store counts as unreachable from the loss of a connection until the client has restored
-    /// it. If a server hangs, the client closes the connection after the
-    /// [`command_timeout`](Self::command_timeout), and from then on the server is unreachable. This
-    /// setting affects neither renewals nor releases of guards.
+    /// the connection. If a server hangs, the client closes the connection after the
+    /// [`command_timeout`](Self::command_timeout), and the server is unreachable from this moment.
+    /// This setting affects neither renewals nor releases of guards.
     ///
     /// # Examples
     ///
@@ -159,7 +159,7 @@ impl<Made> ClientBuilder<Made> {
     /// let store = MemoryStore::new();
     /// let lock = Client::builder().fail_fast(true).with_store(&store).lock("orders:42")?;
     /// store.stall();
-    /// // after 3 s, when the client gives the store up; and from then on at once
+    /// // the first call fails after 3 s, when the client closes the connection; the next, at once
     /// assert!(matches!(lock.acquire().await, Err(Error::Unavailable { .. })));
     /// assert!(matches!(lock.acquire().await, Err(Error::Unavailable { .. })));
     /// # Ok(()) }
@@ -169,15 +169,15 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Publishes in Redis who uses this client, for operators. Off by default.
+    /// Publishes information about this client in Redis, for operators. Off by default.
     ///
     /// The client publishes the name and the version of the application, the host, the id of the
     /// process, and the names of its oldest 100 holds with their beginnings.
     ///
-    /// [`Client::client_info`] and `leasehold show` read this information. No acquisition waits for
-    /// it. While the client has a hold that is older than a second, a background task sends one
-    /// `SET` every ten seconds. The key expires 30 s after the last `SET`. If the ACL denies the
-    /// `SET`, the client logs a warning once, and publishes nothing.
+    /// [`Client::client_info`] and `leasehold show` read this information. Publishing delays no
+    /// acquisition. While the client has a hold that is older than a second, a background task
+    /// sends one `SET` every ten seconds. The key expires 30 s after the last `SET`. If the ACL
+    /// denies the `SET`, the client logs a warning once, and publishes nothing.
     ///
     /// # Examples
     ///
@@ -205,8 +205,8 @@ impl<Made> ClientBuilder<Made> {
 
 /// Settings for Redis.
 impl<Made> ClientBuilder<Made> {
-    /// Sets the timeout of each connection attempt: of the first one, and of those after a lost
-    /// connection. Default: 5 s.
+    /// Sets the timeout of each connection attempt, including attempts after a lost connection.
+    /// Default: 5 s.
     ///
     /// # Examples
     ///
@@ -221,10 +221,10 @@ impl<Made> ClientBuilder<Made> {
 
     /// Sets how long a server may be silent before its connection is closed. Default: 3 s.
     ///
-    /// If a request waits and no reply of any request arrives for this time, or at most a quarter
+    /// If a request waits and no reply to any request arrives for this time, or at most a quarter
     /// longer, the client closes the connection. It also closes the connection if one request waits
-    /// for twice this time while others get replies. The server may have executed the requests on
-    /// that connection. The client retries them on the next connection, or withdraws them.
+    /// for twice this time while other requests get replies. The server may have executed the
+    /// waiting requests. The client retries them on the next connection, or withdraws them.
     ///
     /// # Examples
     ///
@@ -237,7 +237,7 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets the user and the password. They replace those in the URL.
+    /// Sets the user and the password. They replace the user and the password in the URL.
     ///
     /// # Examples
     ///
@@ -264,8 +264,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets the user and the password for the sentinels. They replace those in the URL. The client
-    /// never sends the credentials of the Redis server to sentinels.
+    /// Sets the user and the password for the sentinels. They replace the credentials in the URL.
+    /// The client never sends the credentials of the Redis server to sentinels.
     ///
     /// # Examples
     ///
@@ -301,9 +301,9 @@ impl<Made> ClientBuilder<Made> {
     ///
     /// An address such as `10.0.0.7:6379` may be valid only inside the network of the servers. The
     /// function takes the announced `host:port`, and returns the `host:port` for this client, or
-    /// `None` to use the announced one. In the URL of a cluster, the addresses are also translated.
-    /// In other URLs, they are not. Tasks of the runtime call the function, so it must not block.
-    /// If the server is unreachable, the client calls the function again.
+    /// `None` to use the announced address. In the URL of a cluster, the addresses are also
+    /// translated, but in other URLs, the addresses are not. Tasks of the runtime call the
+    /// function, so it must not block. If the server is unreachable, the client calls it again.
     ///
     /// # Examples
     ///
@@ -324,7 +324,7 @@ impl<Made> ClientBuilder<Made> {
     /// Sets the number of the database. It replaces the database in the URL.
     ///
     /// Pub/sub ignores databases. If locks in two databases have the same name, a release of one
-    /// lock also wakes the waiters of the other lock. These waiters then send a request in vain.
+    /// lock also wakes the waiters of the other lock. These waiters then send a useless request.
     ///
     /// # Examples
     ///
@@ -380,7 +380,7 @@ impl<Made> ClientBuilder<Made> {
     /// # Examples
     ///
     /// ```
-    /// // sentinels without TLS before servers with it: rediss-sentinel://…
+    /// // for sentinels without TLS, and servers with TLS (rediss-sentinel://…)
     /// let builder = leasehold::Client::builder().sentinel_tls(false);
     /// ```
     #[cfg(feature = "tls")]
@@ -442,7 +442,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`].
+    /// The errors of [`Client::connect`].
     ///
     /// # Cancel safety
     ///
@@ -465,7 +465,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// As [`Client::connect_lazy`].
+    /// The errors of [`Client::connect_lazy`].
     ///
     /// # Examples
     ///
@@ -493,7 +493,7 @@ impl ClientBuilder {
         self.with_store(&MemoryStore::new())
     }
 
-    /// Makes a client of `store`.
+    /// Makes a client that uses `store`.
     ///
     /// # Examples
     ///

@@ -1,8 +1,8 @@
-//! HighwayHash with 128 bits, and with the constant that Redisson uses as its key. The name of a
-//! synchronizer that belongs to a key of a map contains this hash of the key.
+//! HighwayHash with 128 bits, keyed with the constant that Redisson uses. If a synchronizer belongs
+//! to a key of a map, the name of the synchronizer contains this hash of the map key.
 //!
-//! This is Google's portable algorithm, without streaming and vector instructions: only its result
-//! has to be the same as in Java.
+//! The module implements Google's portable algorithm, without streaming and vector instructions,
+//! because only the result has to be the same as in Java.
 
 const KEY: [u64; 4] =
     [0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c834, 0x1082_276b_f3a2_7251, 0xf86c_6a11_d0c1_8e95];

@@ -16,8 +16,8 @@ use super::{Codec, CodecError};
 /// The codec sorts the fields of an object, and leaves out fields whose value is null, because
 /// Java's codec does the same. Names of fields in Java are in camel case, so add
 /// `#[serde(rename_all = "camelCase")]`. Floats, maps, and objects with a `@JsonCreator` may have
-/// other bytes than in Java. Java can read them, but do not use them as keys, as elements of sets,
-/// or as values that Redis compares.
+/// other bytes than in Java. Java can read such values, but do not use them as keys, as elements of
+/// sets, or as values that Redis compares.
 ///
 /// # Examples
 ///
@@ -50,8 +50,8 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
 /// [`new`](Self::new) is for objects of one class, whose fields are texts, numbers and booleans.
 /// [`plain`](Self::plain) is for values without a class of their own: texts, booleans and numbers.
 /// With `plain`, Java reads a whole number that fits into an `i32` as an `Integer`, and a greater
-/// one as a `Long`. For a Java map of `Long`, use `TaggedJson::new("java.lang.Long")`. Both reject a
-/// number above `i64::MAX`, which is the maximum of a `Long`.
+/// number as a `Long`. For a Java map of `Long`, use `TaggedJson::new("java.lang.Long")`. These two
+/// codecs reject a number above `i64::MAX`, which is the maximum of a `Long`.
 ///
 /// In Java's format, an object within an object names its own class. This codec knows only one
 /// class, so it rejects nested objects and lists. For such data, use [`Json`] in Rust and
@@ -115,8 +115,8 @@ impl TaggedJson {
         })
     }
 
-    /// Returns an error unless `class`, which the writer named, is the class of this codec. A codec
-    /// without a class expects `otherwise`.
+    /// Returns an error unless the `class` of a value is the class of this codec. A codec without a
+    /// class expects the class `otherwise`.
     fn is_of(&self, class: &Value, otherwise: Option<&str>) -> Result<(), CodecError> {
         let expected = self.class.as_deref().or(otherwise);
         match class.as_str() {
@@ -171,8 +171,8 @@ impl TaggedJson {
     }
 }
 
-/// Returns whether Java's codec reads this number as an `Integer` or a `Double`, so that it needs
-/// no class.
+/// Returns whether Java's codec reads this number as an `Integer` or a `Double`. Such a number
+/// needs no class name.
 fn is_integer(number: &serde_json::Number) -> bool {
     number.is_f64() || number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
 }

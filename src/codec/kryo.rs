@@ -27,8 +27,8 @@ const BOOLEAN: u8 = 5;
 const LONG: u8 = 9;
 const DOUBLE: u8 = 10;
 
-/// The length of the longest ASCII text that Kryo writes without its length. The shortest such text
-/// has two characters.
+/// The maximum length of an ASCII text that Kryo writes without a length. The minimum is two
+/// characters.
 const SHORT: usize = 32;
 
 impl Codec<String> for Kryo5Text {
@@ -180,7 +180,7 @@ fn read_number(class: u8, bytes: &[u8]) -> Result<i64, CodecError> {
     }
 }
 
-/// Appends a number in bytes of seven bits, the low bits first. The ninth byte has eight bits,
+/// Appends a number as bytes of seven bits, the lowest bits first. The ninth byte has eight bits,
 /// because Kryo writes a long in at most nine bytes.
 fn varint(mut number: u64, bytes: &mut Vec<u8>) {
     for _ in 0..8 {
@@ -206,7 +206,7 @@ fn read_varint(bytes: &[u8]) -> Result<(u64, &[u8]), CodecError> {
     Err(broken())
 }
 
-/// Returns the bytes after the class, or an error if the class is not `class`.
+/// Returns the bytes after the class number, or an error if that number is not `class`.
 fn of_class(class: u8, bytes: &[u8]) -> Result<&[u8], CodecError> {
     match bytes {
         [first, rest @ ..] if *first == class => Ok(rest),
@@ -228,7 +228,7 @@ fn of_another_class(first: u8, class: u8) -> CodecError {
     })
 }
 
-/// Returns the names of the types of a class in Java and in Rust.
+/// Returns the name of a class in Java, and of the same type in Rust.
 fn types(class: u8) -> Option<(&'static str, &'static str)> {
     Some(match class {
         INT => ("Integer", "i32"),

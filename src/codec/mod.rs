@@ -11,8 +11,8 @@
 //! | `TypedJsonJacksonCodec` | `Json`, with the feature `serde` |
 //! | `JsonJacksonCodec` | `TaggedJson`, with the feature `serde` |
 //!
-//! For new data in a map, use `new CompositeCodec(StringCodec.INSTANCE, new
-//! TypedJsonJacksonCodec(String.class, Order.class))` in Java, and `Text` for keys with `Json` for values in Rust.
+//! For new data in a map, use `Text` for keys and `Json` for values in Rust. In Java, use `new
+//! CompositeCodec(StringCodec.INSTANCE, new TypedJsonJacksonCodec(String.class, Order.class))`.
 //!
 //! Redis compares bytes, so for Redis two values are equal only if their bytes are equal. So both
 //! languages must write the same bytes for keys, for elements of sets, and for values that Redis
@@ -60,8 +60,8 @@ pub use self::{bytes::Bytes, kryo::Kryo5Text, text::Text};
 
 /// Converts values of type `T` to bytes, and bytes to values.
 ///
-/// A codec has no state that changes: two clones write the same bytes. Errors show its `Debug` text
-/// as its name. The [module](self) has an example.
+/// A codec must have no mutable state, so that all its clones write the same bytes. Errors show its
+/// `Debug` text as the name of the codec. The [module](self) has an example.
 pub trait Codec<T>: Clone + fmt::Debug + Send + Sync + 'static {
     /// Returns the bytes of `value`.
     ///
@@ -74,15 +74,15 @@ pub trait Codec<T>: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`CodecError`] if another codec wrote `bytes`, or if they are a value of another type.
+    /// [`CodecError`] if another codec wrote `bytes`, or if `bytes` are a value of another type.
     fn decode(&self, bytes: &[u8]) -> Result<T, CodecError>;
 }
 
-/// A value that the codec `C` writes as a `T`.
+/// A value that the codec `C` can write as a `T`.
 ///
-/// Such a value is a `T`, and also a `str` if `T` is `String`, or bytes if `T` is `Vec<u8>`.
+/// Such a value is a `T`, or a `str` if `T` is `String`, or a `[u8]` if `T` is `Vec<u8>`.
 ///
-/// Methods that take a key or an element accept such values, as those of a `HashMap` do.
+/// Methods that take a key or an element accept all these types, like the methods of `HashMap`.
 ///
 /// # Examples
 ///
@@ -121,7 +121,7 @@ impl<C: Codec<Vec<u8>>> Encode<Vec<u8>, C> for [u8] {
     }
 }
 
-/// Why a codec cannot write a value, or cannot read one.
+/// Why a codec cannot write or read a value.
 ///
 /// # Examples
 ///

@@ -6,8 +6,8 @@ use super::{Codec, CodecError};
 
 /// Writes the `Display` text of a value, and reads it with `FromStr`. This is the default codec.
 ///
-/// In Java, use `StringCodec` for texts, and `LongCodec` or `IntegerCodec` for whole numbers. The
-/// text of an `f64` is that of Rust. Java may write the same number as another text.
+/// In Java, use `StringCodec` for texts, and `LongCodec` or `IntegerCodec` for whole numbers. An
+/// `f64` has the text of Rust's `Display`. Java may write the same number as another text.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Requests to a store, and its replies.
+//! Requests to a store, and the replies of the store.
 
 use std::{
     fmt,
@@ -22,19 +22,19 @@ pub(crate) struct Claim {
 /// How much of its object a claim requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Share {
-    /// The whole lock. The grant draws this number of fencing tokens. One token is for its own
-    /// hold. Each other token is for a local waiter to which the lock may be handed off.
+    /// The whole lock. The grant draws this number of fencing tokens. One token is for the hold of
+    /// the caller. Each other token is for a local waiter to which the lock may be handed off.
     Whole { tokens: u32 },
     /// The read side of a read-write lock.
     Read,
-    /// The read side, but a writer that began to wait earlier goes first. `waited` is how long the
-    /// reader has waited, in milliseconds.
+    /// The read side, but writers that began to wait earlier acquire first. `waited` is how long
+    /// the reader has waited, in milliseconds.
     ReadAfterWriters { waited: u32 },
     /// This number of permits.
     Units(u32),
-    /// No part of the object: the caller only waits, such as at a latch.
+    /// No part of the object, because the caller only waits, such as at a latch.
     Nothing,
-    /// An element of a queue, and what happens to it at the end of the claim.
+    /// An element of a queue, and what happens to the element at the end of the claim.
     Element(Ending),
 }
 
@@ -43,11 +43,11 @@ pub(crate) enum Share {
 pub(crate) enum Ending {
     /// The element goes back to the head of the queue.
     Back,
-    /// The element that the claim took at `taken_at` is done. If the request of the claim arrived a
-    /// second time, the claim may have another element. This other element goes back.
+    /// The element that the claim took at `taken_at` is done. If the store executed the request of
+    /// the claim a second time, the claim may have another element, which goes back.
     Done { taken_at: u64 },
-    /// The element is set aside, because the codec cannot read it. Another element of the claim
-    /// goes back, as for `Done`.
+    /// The element that the claim took at `taken_at` is set aside, because the codec cannot read
+    /// it. Another element of the claim goes back, as for `Done`.
     Aside { taken_at: u64 },
 }
 
@@ -59,8 +59,8 @@ pub(crate) struct Element {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Maximum number of tokens that one grant draws, for itself and for the waiters of this process.
-/// If some tokens stay unused, later tokens have a gap, which is harmless.
+/// Maximum number of tokens that one grant draws for its hold and for the waiters of this process.
+/// Unused tokens leave a gap in the numbers, which is harmless.
 const MOST_TOKENS: usize = 64;
 
 /// Maximum to which a caller may raise the counter of tokens. Scripts count only up to 2^53 - 1, so
@@ -74,8 +74,8 @@ impl Share {
     /// The whole lock, with one token.
     pub(crate) const FENCED: Self = Self::Whole { tokens: 1 };
 
-    /// Returns what to request after the caller has `waited`, while `in_line` other waiters of this
-    /// process stand behind the caller.
+    /// Returns the share to request after the caller has `waited`. `in_line` is the number of
+    /// waiters of this process behind the caller.
     pub(crate) fn now(self, waited: Duration, in_line: impl FnOnce() -> usize) -> Self {
         match self {
             Self::Whole { tokens: 0 } => self,
@@ -157,14 +157,14 @@ impl Verdict {
 /// A fencing token: a later hold of a name has a higher token.
 pub(crate) type Token = NonZero<u64>;
 
-/// What a rejected request leaves in the store, such as a queue entry of its owner. The entry ends
-/// when the owner acquires the lock or withdraws.
+/// What a rejected request leaves in the store, such as a queue entry of its owner. The store
+/// removes the queue entry when the owner acquires the lock or withdraws.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
-    /// If the owner has a queue entry, it keeps the entry. The owner gets no new entry.
+    /// The owner gets no queue entry, but keeps an existing entry.
     Kept,
-    /// The owner gets a queue entry. The client of the owner receives the notification that the
-    /// lock is reserved for the owner.
+    /// The owner gets a queue entry. The client of the owner is subscribed, so it will receive the
+    /// notification that the lock is reserved for the owner.
     Listening,
     /// For objects without a queue: how long the caller has waited. Callers that have waited for a
     /// shorter time leave the permits to this caller.
@@ -176,11 +176,11 @@ pub(crate) enum Place {
 pub(crate) enum ReleaseMode {
     /// The lock is free. All waiters are notified, and the first request acquires the lock.
     Broadcast,
-    /// The lock is reserved for the head of the queue, which is notified. A yield window may come
-    /// first, in which clients without a queue entry can acquire the lock. The queue entry of the
-    /// releasing owner is removed, too.
+    /// The lock is reserved for the client at the head of the queue, and this client is notified.
+    /// Before that, clients without a queue entry may get a yield window, in which they can acquire
+    /// the lock. The queue entry of the releasing owner is removed, too.
     HandOver,
-    /// For permits of a semaphore: the owner is removed, but its permits stay taken, because the
+    /// The owner of permits of a semaphore is removed, but the permits stay taken, because the
     /// guard was forgotten. A lock is released as by `HandOver`.
     Forget,
     /// Only the queue entry and the reservation are removed. The owner holds nothing and has no
@@ -191,7 +191,7 @@ pub(crate) enum ReleaseMode {
 /// The reply of a store to a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// The claim is rejected, because other owners hold the object or go first.
+    /// The claim is rejected, because other owners hold the object or may acquire it first.
     Busy(Taken),
     /// The owner holds the object for the whole lease, which starts now. `token` is the first of
     /// the drawn tokens, which are consecutive numbers. `element` is the claimed element of a
@@ -211,7 +211,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// The holder and the remaining time are unknown, as for permits or a latch.
+    /// The holder and the remaining time are unknown, such as for permits or a latch.
     pub(crate) const UNKNOWN: Self = Self { holder: None, at_most: None, unset: false };
 }
 
@@ -224,9 +224,9 @@ impl From<Holder> for Taken {
 /// The result of a release.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ReleaseReply {
-    /// The hold has ended; the lock is free or reserved.
+    /// The hold has ended, and the lock is free or reserved.
     Freed(RemoteWaiters),
-    /// The owner did not hold the lock. If another owner holds it, this is the `holder`.
+    /// The owner did not hold the lock. `holder` is another owner that holds the lock, if any.
     NotHeld { holder: Option<Holder> },
 }
 
@@ -243,15 +243,17 @@ impl ReleaseReply {
 /// The waiters in other clients that a release found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RemoteWaiters {
-    /// The release found no waiters, reserved the lock for one waiter, or was not allowed to
-    /// announce itself. After a reservation, more waiters may be in the queue.
+    /// The release found no waiters, or reserved the lock for one waiter, or the ACL denied the
+    /// release notification. After a reservation, more waiters may be in the queue.
     Nobody,
     /// Other clients are subscribed to the releases. They may be waiting, and may have queue
     /// entries.
     Listeners,
-    /// A yield window of this length began: clients without a queue entry may acquire first.
+    /// No client is queued, but clients without a queue entry listen. For this time, the releasing
+    /// client lets them acquire first.
     Outsiders(Duration),
-    /// A yield window of this length began, and after it the head of the queue may acquire.
+    /// A yield window of this length began. After this window, the client at the head of the queue
+    /// may acquire.
     Next(Duration),
 }
 
@@ -307,7 +309,7 @@ impl Holder {
         Self { owner, count, remaining, client: None }
     }
 
-    /// Returns the holder with the rest of its lease now, if the store replied `since` ago.
+    /// Returns the holder with its remaining lease now. The store replied `since` ago.
     pub(crate) fn after(self, since: Duration) -> Self {
         Self { remaining: self.remaining.map(|left| left.saturating_sub(since)), ..self }
     }
@@ -330,9 +332,10 @@ impl Holder {
         &self.owner
     }
 
-    /// Returns how many times the owner holds the lock: more than once after a reentry. The count
-    /// is 0 if the owner only waits but goes first: a writer, or the head of the queue of a fair
-    /// lock.
+    /// Returns how many times the owner holds the lock. After a reentry, the count is more than 1.
+    ///
+    /// The count is 0 if the owner does not hold the lock, but will be the next to acquire it. This
+    /// owner is a waiting writer, or the head of the queue of a fair lock.
     ///
     /// # Examples
     ///
@@ -343,7 +346,7 @@ impl Holder {
     /// let guard = lock.acquire().await?;
     /// let holder = lock.holder().await?.expect("the lock is held");
     /// let again = guard.reenter().await?;
-    /// assert_eq!(holder.count(), 1); // as it was when we asked
+    /// assert_eq!(holder.count(), 1); // the count at the time of the call of `holder`
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -372,7 +375,7 @@ impl Holder {
     }
 
     /// Returns what the client of the holder publishes about itself. Returns `None` if that client
-    /// publishes nothing, or if this client has not read it.
+    /// publishes nothing, or if this client has not read the published information.
     ///
     /// [`Client::inspect`](crate::Client::inspect) reads this information for the first ten
     /// holders. A client with an [`application`](crate::ClientBuilder::application) also reads it
@@ -395,7 +398,7 @@ impl Holder {
     }
 
     /// Returns when the hold began, by the clock of the holder's machine. Returns `None` if the
-    /// [`client`](Self::client) does not publish it.
+    /// [`client`](Self::client) does not publish this time.
     ///
     /// # Examples
     ///

@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 
 use super::{Owner, name::on_one_line};
 
-/// Maximum number of holds that a client publishes. It publishes the oldest ones.
+/// Maximum number of holds that a client publishes. It publishes the oldest holds.
 pub(crate) const MOST_HOLDS: usize = 100;
 
 /// The longest reason that is published, in bytes.

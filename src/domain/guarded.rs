@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// One change of a key, which the store executes only while the lock is held: see
+/// One change of a key, executed only while the lock is held: see
 /// [`LockGuard::write`](crate::LockGuard::write).
 ///
 /// Keys and values are bytes. Pass `&str`, `String`, `Vec<u8>` or the like.
@@ -25,8 +25,8 @@ pub struct Write {
     pub(crate) notice: Option<Notice>,
 }
 
-/// A message that the store publishes together with a change. In a cluster, its channel belongs to
-/// the slot of the key.
+/// A message that the store publishes together with the change of a key. In a cluster, the channel
+/// of the message belongs to the slot of the key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Notice {
     pub(crate) channel: String,
@@ -56,13 +56,13 @@ impl Write {
         Self { key: key.into(), edit, notice: None }
     }
 
-    /// Publishes `notice` with this write.
+    /// Makes the store publish `notice` together with this write.
     pub(crate) fn notifying(self, notice: Option<Notice>) -> Self {
         Self { notice, ..self }
     }
 
-    /// Sets `key` to `value`, as `SET` does. A key of another type is replaced, and its TTL is
-    /// removed.
+    /// Sets `key` to `value`, as `SET` does. Replaces a value of any type, and removes the TTL of
+    /// the key.
     ///
     /// # Examples
     ///
@@ -114,7 +114,7 @@ impl Write {
         Self::new(key, Edit::Delete)
     }
 
-    /// Sets the TTL of `key`, if the key exists: 1 ms to 100 years.
+    /// Sets the TTL of `key`, if the key exists. A TTL is at least 1 ms and at most 100 years.
     ///
     /// # Examples
     ///

@@ -20,8 +20,8 @@ pub struct Health {
     /// Whether the connection for commands is up. In a cluster, whether the connections to all
     /// primaries are up.
     pub commands_up: bool,
-    /// Whether the connection for pub/sub messages is up. Without it, waiters send requests by a
-    /// timer.
+    /// Whether the connection for pub/sub messages is up. Without this connection, waiters send
+    /// requests by a timer.
     pub messages_up: bool,
     /// How long the server took to reply. In a cluster, the time of the slowest node that replied.
     /// `None` if there was no reply.
@@ -36,19 +36,19 @@ pub struct Health {
     /// The `maxmemory-policy` of the server, if the server reports it. Any policy except
     /// `noeviction` may evict locks.
     pub eviction_policy: Option<String>,
-    /// The state of each server that executes commands. In a cluster, these are the primaries.
+    /// The state of each server that executes commands. In a cluster, the primaries do so.
     pub nodes: Vec<NodeHealth>,
     /// The hazards that the client has found at the connections or by this health check. The client
     /// logs a warning when a hazard appears. If a hazard prevents every lock, it is also the
     /// `unavailable_reason`.
     pub findings: Vec<Finding>,
-    /// How many holds are in doubt, because their last renewal failed. The client retries until
-    /// their leases end.
+    /// How many holds are in doubt, because their last renewal failed. The client retries these
+    /// renewals until the leases end.
     pub holds_in_doubt: usize,
 }
 
 impl Health {
-    /// Returns whether the client can acquire locks: the field `unavailable_reason` is `None`.
+    /// Returns whether the client can acquire locks. If so, `unavailable_reason` is `None`.
     ///
     /// The health check acquires no lock, so a client is ready even if the ACL denies it some keys.
     /// A client of a cluster is ready even if a node is unreachable. [`nodes`](Self::nodes) lists

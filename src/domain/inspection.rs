@@ -4,17 +4,18 @@ use std::{fmt, time::Duration};
 
 use super::{Holder, Name, Owner};
 
-/// The length of the text into which Redisson hashes a key, in bytes.
+/// The length of Redisson's hash of a key, in bytes.
 const HASH: usize = 22;
 
-/// The ends of the names of synchronizers that belong to a key of a map, or to an element of a set.
+/// The last words in the names of synchronizers that belong to a key of a map or an element of a
+/// set.
 const OF_KEYS: [&str; 6] =
     ["lock", "fairlock", "rw_lock", "semaphore", "permitexpirablesemaphore", "countdownlatch"];
 
 /// An object in Redis, as [`Client::inspect`](crate::Client::inspect) found it.
 ///
-/// It is a snapshot for operators. A program must not make decisions by it, because the object may
-/// have changed since.
+/// An inspection is for operators. A program must not base decisions on an inspection, because the
+/// object may have changed since.
 ///
 /// # Examples
 ///
@@ -28,13 +29,13 @@ const OF_KEYS: [&str; 6] =
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The name.
+    /// The name of the object.
     pub name: Name,
-    /// The kind, as its keys show it.
+    /// The kind of the object, derived from its keys.
     pub kind: ObjectKind,
     /// The holders, at most a thousand. For the first ten holders, the field includes what their
-    /// [client](Holder::client) publishes. In a queue, each holder is the claim of an element. In
-    /// an expirable semaphore, each permit is a holder, whose owner is the id of the permit. In a
+    /// [clients](Holder::client) publish. In a queue, each claim of an element is a holder. In an
+    /// expirable semaphore, each permit is a holder, and the owner is the id of the permit. In a
     /// double barrier, each member inside is a holder. Redisson stores no holders of a plain
     /// semaphore.
     pub holders: Vec<Holder>,
@@ -49,19 +50,18 @@ pub struct Inspection {
     /// The entries of a map, the elements of a set, or the elements of a queue that no client has
     /// claimed.
     pub size: Option<u64>,
-    /// How many elements of a queue are set aside, because no worker can use them: they are
-    /// unreadable or too long.
+    /// How many elements of a queue are set aside, because they are unreadable or too long.
     pub set_aside: u64,
     /// The last fencing token of the lock.
     pub token: Option<u64>,
-    /// After which time the key of this name expires. `None` if the key has no TTL, or does not
+    /// The time until the key of this name expires. `None` if the key has no TTL, or does not
     /// exist.
     pub expires_in: Option<Duration>,
-    /// Whether the key of a read-write lock exists although it has no holder, for example because
-    /// somebody deleted the holder by hand. No writer can acquire the lock until the key expires.
+    /// Whether a read-write lock has a key but no holder, for example because somebody deleted the
+    /// holder by hand. If so, no writer can acquire the lock until the key expires.
     pub is_left_over: bool,
-    /// After which time `leasehold run --once-per` may start its command again. `None` if it may
-    /// start now, or if the user may not read the key of the record.
+    /// The time until `leasehold run --once-per` may start its command again. `None` if the command
+    /// may start now, or if the Redis user may not read the key of the record.
     pub next_start_in: Option<Duration>,
 }
 
@@ -96,8 +96,8 @@ impl Inspection {
 
     /// Returns the number of waiters, as far as Redis shows it.
     ///
-    /// The result is the length of the queue, or the number of subscribers if there are more. Some
-    /// waiters of Redisson only subscribe.
+    /// The result is the length of the queue or the number of subscribers, whichever is greater,
+    /// because some waiters of Redisson only subscribe.
     ///
     /// # Examples
     ///
@@ -113,8 +113,10 @@ impl Inspection {
         self.waiters.len().max(usize::try_from(self.subscribers).unwrap_or(usize::MAX))
     }
 
-    /// Returns the name of the map or the set, if this object belongs to one of its keys or
-    /// elements. An example is a lock of [`Map::lock`](crate::Map::lock).
+    /// Returns the name of the map or the set to which this object belongs.
+    ///
+    /// For example, a lock from [`Map::lock`](crate::Map::lock) belongs to a map. Returns `None` if
+    /// the object does not belong to a key of a map or an element of a set.
     ///
     /// # Examples
     ///
@@ -130,7 +132,7 @@ impl Inspection {
     }
 }
 
-/// Returns the collection in `COLLECTION:HASH:KIND`. A synchronizer of one key has such a name.
+/// Returns the collection in a name `COLLECTION:HASH:KIND` of a synchronizer of one key.
 fn collection_of(name: &str) -> Option<&str> {
     let (rest, kind) = name.rsplit_once(':')?;
     let (slot, hash) = rest.rsplit_once(':')?;
@@ -143,7 +145,7 @@ fn collection_of(name: &str) -> Option<&str> {
     Some(inner.filter(|inner| !inner.contains('{')).unwrap_or(slot))
 }
 
-/// The kind of an object, as its keys show it.
+/// The kind of an object, derived from its keys.
 ///
 /// # Examples
 ///
@@ -213,14 +215,14 @@ impl fmt::Display for ObjectKind {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Waiter {
-    /// The owner that the waiter will be when it acquires.
+    /// The owner of the hold that the waiter will get.
     pub owner: Owner,
     /// How long the waiter has waited. `None` for a waiter of a fair lock, and for a waiter that
     /// has let a yield window pass.
     pub waited: Option<Duration>,
-    /// Whether a waiter of a fair lock sent no request in time: a waiter of Leasehold for 5 s, or a
-    /// waiter of Redisson until its deadline. The next request of any client removes an overdue
-    /// waiter.
+    /// Whether a waiter of a fair lock is late with its next request: a waiter of Leasehold after
+    /// 5 s, a waiter of Redisson after its deadline. The next request of any client removes an
+    /// overdue waiter.
     pub is_overdue: bool,
 }
 

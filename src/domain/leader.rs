@@ -74,8 +74,8 @@ impl Leader {
 
     /// Returns the value that the leader has proclaimed.
     ///
-    /// Returns `None` if the leader is a Redisson client that holds the lock. Also returns `None`
-    /// until a new leader has proclaimed its value.
+    /// Returns `None` if a Redisson client holds the lock. Also returns `None` until a new leader
+    /// has proclaimed its value.
     ///
     /// # Examples
     ///

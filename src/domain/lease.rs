@@ -10,7 +10,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// The longest duration: 100 years. It overflows no clock of Redis, Java or Rust.
 pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// A grant as its holder sees it: the time of the request, and the lease.
+/// The lease of a grant. For the holder, the lease starts at the time of the request.
 ///
 /// The server starts the lease later, when it executes the request. So a lease that starts with the
 /// request ends in this client before it ends in the server. The margin allows for a clock of the
@@ -31,7 +31,7 @@ impl Lease {
         self.asked_at + self.ttl - margin(self.ttl)
     }
 
-    /// Returns when to renew the lease: after a third of it, so that two renewals may fail.
+    /// Returns when to renew the lease: after a third of the lease, so that two renewals may fail.
     pub(crate) fn renew_at(&self) -> Instant {
         self.asked_at + self.ttl / 3
     }

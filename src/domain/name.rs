@@ -17,7 +17,7 @@ const RESERVED: &str = "leasehold_";
 
 /// The name of a lock or another object: its key in Redis, which is the same for Java and Rust.
 ///
-/// Any text of 1 to 512 bytes is valid, also with spaces, newlines and letters of any alphabet.
+/// Any text of 1 to 512 bytes is valid, even with spaces, newlines and letters of any alphabet.
 /// Braces must form a hash tag of Redis Cluster, as in `{tenant-7}:orders`. Names that begin with
 /// `leasehold_` are reserved.
 ///
@@ -34,7 +34,7 @@ const RESERVED: &str = "leasehold_";
 pub struct Name(Arc<Text>);
 
 /// A text and its hash. The hash is computed once, because a client looks up a name more often than
-/// it makes one.
+/// it makes a name.
 #[derive(Eq, Ord, PartialEq, PartialOrd)]
 struct Text {
     text: Box<str>,

@@ -42,19 +42,19 @@ pub(crate) struct KindTraits {
 /// How many holds an object has at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Holders {
-    /// One hold, which excludes all others. The hold keeps the request slot of its process while it
-    /// lasts, and can be handed off to the next local waiter. If a reply shows another holder, the
-    /// hold has ended.
+    /// One hold, which excludes all other holds. The hold keeps the request slot of its process
+    /// while it lasts, and can be handed off to the next local waiter. If a reply shows another
+    /// holder, the hold has ended.
     One,
     /// Many holds. A hold can be handed off to the next local waiter that requests the same number
     /// of permits.
     Many,
-    /// Many holds, each of another element. No hold is handed off.
+    /// Many holds, each of a different element. No hold is handed off.
     Each,
-    /// Many holds. Tasks of one process share one hold in the store. A task may join it within the
-    /// local budget, and while no local task waits for the other side.
+    /// Many holds. Tasks of one process share one hold in the store. A task may join this hold
+    /// within the local budget, and while no local task waits for the other side.
     Shared,
-    /// No holds. A grant only ends the wait, for every local waiter that already waited when the
+    /// No holds. A grant only ends the wait of each local waiter that already waited when the
     /// request was sent.
     None,
 }
@@ -74,7 +74,7 @@ impl KindTraits {
         self.holders != Holders::None
     }
 
-    /// Returns whether the store recognizes a repeated release, and repeats its first reply.
+    /// Returns whether the store recognizes a repeated release, and repeats the first reply.
     pub(crate) fn recognizes_releases(self) -> bool {
         self.holders == Holders::Each
     }
@@ -88,13 +88,13 @@ impl KindTraits {
 /// How the store knows that a client waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum WaiterRecord {
-    /// By a queue entry, which a release reads.
+    /// The client has a queue entry, which a release reads.
     QueueEntry,
-    /// By a queue entry of each task. Each request of the task refreshes its entry.
+    /// Each task has a queue entry. Each request of the task refreshes this entry.
     EntryPerTask,
-    /// By an entry that expires when the client stops sending requests.
+    /// The client has an entry, which expires when the client stops sending requests.
     ExpiringEntry,
-    /// By the waiting time in its requests, once it has waited for a second.
+    /// The requests of a client that has waited for a second contain the waiting time.
     WaitingTime,
     /// The store does not know which clients wait.
     Nothing,
@@ -155,8 +155,8 @@ impl Kind {
 pub(crate) struct Object {
     pub(crate) name: Name,
     pub(crate) kind: Kind,
-    /// The task that waits for the object or holds it, for kinds in which each task has its own
-    /// queue entry. The tasks of a process then share no request slot, no subscription and no
+    /// For kinds in which each task has its own queue entry, the task that waits for the object or
+    /// holds it. Tasks that wait for such a kind share no request slot, no subscription and no
     /// grant.
     pub(crate) task: Option<Owner>,
 }
@@ -188,7 +188,7 @@ impl Object {
 
 impl Hash for Object {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // `Map` requires that a key writes one number. The task is part of the hash, because many
+        // `Map` requires that a key hashes one number. The task is part of the hash, because many
         // tasks can wait for one name. The kind is not part of the hash, because few names have
         // several kinds.
         state.write_u64(self.name.hashed() ^ self.task.as_ref().map_or(0, |task| task.bits().1));

@@ -8,16 +8,16 @@ use super::{Owner, Share};
 
 /// Maximum number of permits of one claim. The granting script calls a command for each permit. If
 /// the permits expire together, Redisson's scripts pass all of them to Lua's `unpack`, which takes
-/// at most 8,000.
+/// at most 8,000 values.
 pub(crate) const MOST_AT_ONCE: u32 = 7_000;
 
 /// Maximum number of permits of a semaphore, because Java counts them in an `int`.
 pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 
-/// The id of one permit: 16 bytes, shown as 32 hex digits, as Redisson shows them.
+/// The id of one permit: 16 bytes, shown as 32 hex digits like in Redisson.
 ///
 /// An id of Leasehold starts with the first half of the client's UUID, so it shows which client has
-/// the permit. Then follow the number of the acquisition and the index of the permit.
+/// the permit. The rest is the number of the acquisition and the index of the permit.
 ///
 /// # Examples
 ///
@@ -67,8 +67,8 @@ impl PermitId {
     }
 }
 
-/// Returns the ids of the permits that `owner` requests or has. They depend only on the owner and
-/// the number, so the store recognizes a repeated request.
+/// Returns the ids of the permits that `owner` requests or has. The ids depend only on the owner
+/// and the number of permits, so the store recognizes a repeated request.
 pub(crate) fn permits_of(owner: &Owner, share: Share) -> impl Iterator<Item = PermitId> {
     let count = match share {
         Share::Units(count) => u16::try_from(count).unwrap_or(u16::MAX),
@@ -108,10 +108,10 @@ pub struct InvalidPermitId {
     bytes: usize,
 }
 
-/// The permits of a semaphore, counted.
+/// How many permits of a semaphore are free, and how many are held.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
-    /// Negative when more permits are held than the total.
+    /// The number is negative if more permits are held than the total allows.
     pub(crate) free: i64,
     pub(crate) held: i64,
     /// Whether a client has set the total.

@@ -29,8 +29,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Creates a rate of `permits` in each interval, which all clients share. The rate never
-    /// expires.
+    /// Creates a rate of `permits` in each interval. All clients share these permits. The rate
+    /// never expires.
     ///
     /// # Examples
     ///
@@ -55,8 +55,8 @@ impl Rate {
         Self { per_client: true, ..self }
     }
 
-    /// Sets after which time without a request Redis removes the limiter and its rate. This time
-    /// must be at least the interval.
+    /// Makes Redis remove the limiter and its rate after this time without a request. The time must
+    /// be at least the interval.
     ///
     /// # Examples
     ///
@@ -102,7 +102,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates a pace of `permits` in each interval, whose burst is also `permits`.
+    /// Creates a pace of `permits` in each interval. The burst is also `permits`.
     ///
     /// # Examples
     ///

@@ -26,13 +26,13 @@ pub(crate) enum Ended {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// The lease of the hold ended: it was a fixed lease, or no renewal succeeded in time.
+    /// The lease of the hold ended, because it was a fixed lease or no renewal succeeded in time.
     #[error("the lease ended without a renewal")]
     Expired,
     /// The hold reached its [`max_hold`](crate::Lock::max_hold).
     #[error("the hold reached its limit max_hold")]
     MaxHold,
-    /// The store no longer has the hold: a client released it by force, or its data was lost.
+    /// The store no longer has the hold: a client released it by force, or Redis lost its data.
     #[error("Redis no longer has the hold: a client released it by force, or Redis lost the data")]
     NotOwned,
     /// The server was replaced during the release, and the new server does not have the hold.

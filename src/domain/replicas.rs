@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-/// How long replicas may take by default.
+/// The default time within which replicas must acknowledge a grant.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many replicas must acknowledge a grant before the call returns it, and within which time:
-/// see [`Lock::replicated`](crate::Lock::replicated).
+/// How many replicas must acknowledge a grant, and within which time.
+///
+/// A call returns the grant only after these acknowledgements: see
+/// [`Lock::replicated`](crate::Lock::replicated).
 ///
 /// # Examples
 ///
@@ -25,7 +27,7 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Requires at least this number of replicas, within one second.
+    /// Requires acknowledgements of at least this number of replicas, within one second.
     ///
     /// # Examples
     ///
@@ -37,9 +39,9 @@ impl Replicas {
         Self { least: number, within: PATIENCE }
     }
 
-    /// Sets how long replicas may take. Default: 1 s.
+    /// Sets the time within which the replicas must acknowledge. Default: 1 s.
     ///
-    /// Replicas that take longer do not count. So allow several round trips between the servers.
+    /// Later acknowledgements do not count. So allow several round trips between the servers.
     ///
     /// # Examples
     ///

@@ -28,6 +28,6 @@ pub struct ServerReport {
     pub settings: BTreeMap<String, String>,
     /// The clients of the server, from `CLIENT LIST`. Empty if there are more than 500.
     pub clients: Vec<BTreeMap<String, String>>,
-    /// The reason of each command that failed or was rejected, by command.
+    /// For each command that failed or was rejected, the reason.
     pub failures: BTreeMap<String, String>,
 }

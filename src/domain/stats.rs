@@ -33,21 +33,21 @@ pub struct Stats {
     pub waiting: u64,
     /// Acquisitions that succeeded.
     pub granted: u64,
-    /// Holds that lasted until their release. A dropped guard, which a background task releases,
-    /// counts too.
+    /// Holds that lasted until their release. Dropped guards count, too, because a background task
+    /// releases them.
     pub released: u64,
     /// Holds that began without a request: by a hand-off within this client, or because a reader
     /// joined a read hold of this client.
     pub handed_over: u64,
-    /// Releases that were cancelled, rejected, or got no reply. A background task continues each of
-    /// them.
+    /// Releases that were cancelled, rejected, or got no reply. A background task continues each
+    /// such release.
     pub releases_unanswered: u64,
     /// Acquisitions whose timeout elapsed while another owner held the object.
     pub timed_out: u64,
     /// Holds whose lease ended before their release.
     pub lost_expired: u64,
-    /// Holds that the store no longer had, because a client released them by force or their data
-    /// was lost.
+    /// Holds that the store no longer had, because a client released them by force, or because
+    /// Redis lost their data.
     pub lost_not_owned: u64,
     /// Holds that reached their `max_hold`.
     pub lost_max_hold: u64,
@@ -57,17 +57,17 @@ pub struct Stats {
     pub renewals: u64,
     /// Renewals that got no reply or were rejected. The watchdog retries them.
     pub renewals_failed: u64,
-    /// How late the last renewal was, compared with its schedule. The value is 0 if there was no
-    /// renewal for two minutes.
+    /// The delay of the last renewal behind its schedule. The value is 0 after two minutes without
+    /// a renewal.
     pub renewal_lag: Duration,
     /// The maximum of `renewal_lag` so far.
     pub renewal_lag_max: Duration,
     /// How often a lost connection was restored.
     pub reconnects: u64,
-    /// Notifications that woke a waiter, or that arrived while its request was in flight.
+    /// Notifications that woke a waiter, or arrived while the request of the waiter was in flight.
     pub wake_ups: u64,
-    /// Background releases that were given up, because they failed until the lease of the hold had
-    /// ended.
+    /// Background releases that failed until the leases of their holds had ended. The client no
+    /// longer retries them.
     pub releases_abandoned: u64,
 }
 

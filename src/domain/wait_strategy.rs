@@ -29,10 +29,10 @@ pub enum WaitStrategy {
     /// random part makes each interval up to a quarter longer or shorter. Use this strategy for
     /// servers without pub/sub.
     ///
-    /// A polling waiter has no queue position: it acquires the lock if one of its requests finds
-    /// the lock free. While other waiters queue, the lock is free for only 2 % of the time, in
-    /// yield windows of 2 to 16 ms. So choose short intervals. With intervals of 100 ms, the wait
-    /// takes about five seconds on average, and has no bound.
+    /// A polling waiter has no queue position. It acquires the lock only if one of its requests
+    /// finds the lock free. While other waiters queue, the lock is free for only 2 % of the time,
+    /// in yield windows of 2 to 16 ms. So choose short intervals. With intervals of 100 ms, the
+    /// wait takes about five seconds on average, and has no bound.
     ///
     /// If a task of this client polls for a name, other tasks of this client that wait for this
     /// name send no requests of their own. So use one strategy for each name.

@@ -1,8 +1,8 @@
 //! The clock of leases. It also counts the time for which the machine is suspended.
 //!
-//! Tests can pause tokio's `Instant`. But on Linux, an `Instant` stops while the machine is
-//! suspended, although a lease in Redis goes on. So this clock is tokio's time plus the suspended
-//! time since the clock was made.
+//! This clock is based on tokio's `Instant`, because tests can pause the time of tokio. But on
+//! Linux, an `Instant` does not count the time for which the machine is suspended, although a lease
+//! in Redis goes on. So this clock adds the suspended time.
 
 use std::{
     num::NonZero,
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use crate::domain::CENTURY;
 
-/// A moment that needs half the space of an [`Instant`]: nanoseconds since a moment in the distant
-/// past. Stamps make a hold 80 bytes smaller, but cost 2 to 3 % of its instructions. So fields that
-/// are read often remain an `Instant`.
+/// A moment, as nanoseconds since a moment in the distant past. A stamp needs half the space of an
+/// [`Instant`]. Stamps make a hold 80 bytes smaller, but cost 2 to 3 % more instructions for each
+/// hold. So a field that is read often remains an `Instant`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Stamp(NonZero<u64>);
 
@@ -38,15 +38,15 @@ impl From<Stamp> for Instant {
     }
 }
 
-/// The suspended time is the difference of two clocks, which are read one after the other. A
-/// difference below this limit is only the time between these two readings.
+/// A difference of the two clocks below this limit is no suspension. The suspended time is the
+/// difference of two clocks, which are read one after the other. A small difference is only the
+/// time between the two readings.
 const BETWEEN_READINGS: Nanos = 1_000_000;
 
 /// Nanoseconds as an integer, because every operation reads the clock, and a `Duration` takes 25
 /// instructions more.
 type Nanos = i64;
 
-/// Reads the time of leases.
 #[derive(Clone)]
 pub(crate) struct Clock {
     slept: Arc<dyn Fn() -> Nanos + Send + Sync>,
@@ -58,7 +58,7 @@ impl Clock {
         Self::reading(slept_since_boot)
     }
 
-    /// A clock whose machine was suspended for as long as `slept` returns.
+    /// Returns a clock for a machine that was suspended for the time that `slept` returns.
     #[cfg(test)]
     pub(crate) fn with(slept: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self::reading(move || slept().as_nanos().try_into().unwrap_or(Nanos::MAX))
@@ -79,8 +79,8 @@ impl Clock {
         }
     }
 
-    /// Returns when a tokio timer for `moment` must fire. A suspension before that time makes the
-    /// timer late.
+    /// Returns when a tokio timer for `moment` must fire. If the machine is suspended before then,
+    /// the timer fires late.
     pub(crate) fn timer(&self, moment: Instant) -> Instant {
         Instant::now() + moment.saturating_duration_since(self.now())
     }
@@ -127,7 +127,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         SLEPT.set(SLEPT.get() + Duration::from_secs(3_600));
 
-        // then both have passed
+        // then the clock has counted both times
         assert_eq!(clock.now() - start, Duration::from_secs(3_601));
 
         // and a timer for a moment that is over fires now
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn clock_readings_are_equal_despite_microsecond_differences() {
+    async fn clock_ignores_differences_below_a_millisecond() {
         let clock = Clock::with(|| SLEPT.get());
         let start = clock.now();
         for apart in [12, 4_225, 999_999].map(Duration::from_nanos) {

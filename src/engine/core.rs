@@ -43,23 +43,24 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Notes that a caller begins a request. The caller then checks whether the client is closed.
-    /// Because of the fences, either the caller finds it closed, or the closing task counts the
-    /// caller.
+    /// Notes that a caller begins a request. The caller then checks whether the client is shut
+    /// down. Because of the fences, either the caller notices the shutdown, or the shutdown counts
+    /// the caller.
     pub(super) fn begins_to_ask(&self) {
         self.asking.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Notes that a request of a caller is over. A grant has become a hold or a pending release by
-    /// now.
+    /// Notes that a request of a caller is over. If the store granted the request, the grant has
+    /// already become a hold or a pending release.
     pub(super) fn has_asked(&self) {
         self.asking.fetch_sub(1, Ordering::Release);
     }
 
-    /// Notes that the store has replied to the release of `claim`. The last request was sent at
-    /// `asked_at`, after this number of `moves`. If the number has grown since, the release is
-    /// repeated, because the new server may not have received it.
+    /// Notes that the store has replied to the release of `claim`. The last request of the release
+    /// was sent at `asked_at`, when a server had been replaced `moves` times. If another server has
+    /// been replaced since then, the release is repeated, because the new server may not have
+    /// received it.
     pub(super) fn has_released(
         &self,
         claim: &Claim,
@@ -73,8 +74,8 @@ impl Core {
     }
 
     /// Notes that a server was replaced, and repeats releases that the new server may not have
-    /// received. If a release completes at the same time, either `has_released` sees the new number
-    /// of moves, or this function repeats the release.
+    /// received. If a release completes at the same time, either `has_released` reads the new
+    /// number of moves, or this function repeats the release.
     pub(super) fn has_moved(&self) {
         self.moves.fetch_add(1, Ordering::AcqRel);
         self.pending.queue_again(self.recent.may_be_held(self.clock.now()));

@@ -1,4 +1,4 @@
-//! The counters of a client. The same methods feed the recorder of the feature `metrics`.
+//! The counters of a client. Their methods also feed the recorder of the feature `metrics`.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -11,7 +11,7 @@ use crate::{
     metrics::{self, Acquisition},
 };
 
-/// Makes the counters behind [`Stats`]. The other fields of `Stats` come from elsewhere.
+/// Declares a counter for each listed field of [`Stats`]. `Counters::read` sets the other fields.
 macro_rules! counters {
     ($($count:ident,)+) => {
         #[derive(Debug, Default)]
@@ -59,7 +59,6 @@ impl Counters {
         self.read(0).held
     }
 
-    /// Counts a new hold.
     pub(super) fn granted(&self, claim: &Claim) {
         self.granted.add(1);
         metrics::hold_began(claim);
@@ -81,7 +80,7 @@ impl Counters {
         metrics::hold_ended(claim, ended, outcome, held);
     }
 
-    /// Counts a hold that began without a request.
+    /// Counts a hold that began by a hand-off, without a request.
     pub(super) fn handed_over(&self, claim: &Claim) {
         self.handed_over.add(1);
         metrics::handed_over(claim);
@@ -97,14 +96,13 @@ impl Counters {
         self.timed_out.add(1);
     }
 
-    /// Counts the renewals of a batch.
     pub(super) fn renewed(&self, renewed: usize, failed: usize) {
         self.renewals.add(renewed);
         self.renewals_failed.add(failed);
         metrics::renewed(renewed, failed);
     }
 
-    /// Counts a message that woke a waiter.
+    /// Counts a notification that woke a waiter.
     pub(super) fn woken(&self) {
         self.wake_ups.add(1);
         metrics::woken();
@@ -141,7 +139,7 @@ pub(super) struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Ends the wait with its result.
+    /// Counts the end of the wait with this result, and returns the result.
     pub(super) fn ended<T>(mut self, result: Result<T, Error>) -> Result<T, Error> {
         self.acquisition.ended(&result);
         result

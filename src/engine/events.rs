@@ -1,4 +1,4 @@
-//! Passes the events of the store to the parts that they concern.
+//! Passes each event of the store to the parts of the engine that it concerns.
 
 use super::Engine;
 use crate::store::{Event, Subscriber};
@@ -6,9 +6,9 @@ use crate::store::{Event, Subscriber};
 impl Subscriber<Event> for Engine {
     fn receive(&self, event: Event) {
         match &event {
-            // If this client holds `object`, another client may have released it by force. Soon
-            // after the grant, the message may also be a late one about the previous hold. So the
-            // watchdog asks the store.
+            // If this client holds `object`, another client may have released this hold by force.
+            // Soon after the grant, the message may also be a late message about the previous hold.
+            // So the watchdog checks in the store whether the hold still exists.
             Event::Freed { object, .. } | Event::Subscribed(object, _) => {
                 self.contention.grant(object).iter().for_each(|id| self.watchdog.ask_about(*id));
             }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pausing_waiter_asks_again_when_the_store_recovers() {
+    async fn pause_of_a_waiter_ends_when_the_store_recovers() {
         let (_, engine) = client(&MemoryStore::new());
         let mut rests = Box::pin(engine.wait_for_store(Duration::from_secs(1)));
         assert!((&mut rests).now_or_never().is_none());
@@ -74,7 +74,7 @@ mod tests {
             sleep(Duration::from_secs(1)).await;
             assert!(store.holder(&door).await.unwrap().is_some());
 
-            // when commands go to that server
+            // when the client sends its commands to this server
             engine.receive(Event::Moved);
             sleep(Duration::from_millis(1)).await;
             assert_eq!(store.holder(&door).await.unwrap(), None);
@@ -101,8 +101,8 @@ mod tests {
         assert!(next.is_held());
     }
 
-    /// Once, a release that was in flight when the server was replaced was not repeated, because
-    /// its task was polled only later.
+    /// Once, a release was in flight when the server was replaced. The client did not repeat the
+    /// release, because its task was polled only later.
     #[tokio::test(start_paused = true)]
     async fn release_in_flight_is_repeated_at_the_new_server() {
         let memory = MemoryStore::new();
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(engine.core.pending.listed(), 0);
     }
 
-    /// Once, when a second server was replaced, the client had forgotten a repeated release, as if
-    /// this release were much older.
+    /// Once, the client repeated a release at a new server. When this server was replaced, too, the
+    /// client had forgotten the release, because the release counted as much older.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_survives_a_second_change_of_server() {
         const LONG: Duration = Duration::from_secs(120);
@@ -162,7 +162,7 @@ mod tests {
         engine.receive(Event::Moved);
         sleep(Duration::from_secs(35)).await;
 
-        // given another release, long after the first one
+        // given another release, long after the first release
         let (gate, owner) = (Object::lock("gate"), Owner::new("one:99").unwrap());
         let other = Claim::plain(gate, owner, LONG);
         let core = &engine.core;
@@ -175,9 +175,9 @@ mod tests {
     }
 
     /// Once, the client noted a release with the time of its first request. The client then forgot
-    /// this release when it noted a later one.
+    /// this release when it noted a later release.
     #[tokio::test(start_paused = true)]
-    async fn recent_release_is_repeated_after_any_duration() {
+    async fn release_that_took_long_is_repeated_at_a_new_server() {
         const LONG: Duration = Duration::from_secs(120);
         let memory = MemoryStore::new();
         let (client, engine) = client(&memory);

@@ -1,7 +1,6 @@
-//! The grant of the store, and how a caller keeps it.
+//! The grant of the store, and the terms for its renewals and hand-offs.
 //!
-//! A grant may last longer than its first hold: it may pass to the next hold of this client. The
-//! last hold releases it.
+//! A grant may pass from one hold of this client to the next. The last hold releases the grant.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,8 +27,8 @@ pub(crate) struct Grant {
     pub(crate) unsure: bool,
     /// Whether other clients want the lock, as far as this client knows.
     pub(crate) contended: bool,
-    /// For how long the grant may pass from hold to hold in this process. The grant of a fenced
-    /// lock has at most one hold for each drawn token.
+    /// For how long the grant may pass from hold to hold in this process. For a fenced lock, the
+    /// number of tokens of the grant limits the number of its holds.
     pub(crate) budget: LocalBudget,
     /// The token of the current hold. The next hold has the next token.
     pub(crate) token: Option<Token>,
@@ -50,8 +49,8 @@ impl ReplicationStatus {
         Self { replicas, moves }
     }
 
-    /// Returns the known number of replicas, if no server was replaced since it was counted.
-    /// Otherwise returns 0, because a counted replica may be the primary now.
+    /// Returns how many replicas are known to have the grant. If a server was replaced since the
+    /// replicas were counted, returns 0, because a counted replica may be the primary now.
     pub(crate) fn after(self, moves: u64) -> u32 {
         if self.moves == moves { self.replicas } else { 0 }
     }
@@ -91,15 +90,15 @@ impl Default for LocalHandoff {
 }
 
 impl LocalHandoff {
-    /// Returns the local budget of a grant that is new at `now`.
+    /// Returns the local budget of a grant that begins at `now`.
     pub(crate) fn from(self, now: Instant) -> LocalBudget {
         LocalBudget { turns: self.most, until: (now + self.time.min(LONGEST_TIMEOUT)).into() }
     }
 }
 
-/// The profile of a grant, or the profile that a waiter needs. Its `ttl` is the lease that renewals
-/// set. A fixed lease has no such `ttl`, and is never handed off: see `Hold::pass_on`. Permits of a
-/// semaphore have none either, but can be handed off.
+/// The lease profile of a grant, or the lease profile that a waiter needs. A renewal sets a lease
+/// of `ttl`. A grant with a fixed lease has no `ttl`, and is never handed off: see `Hold::pass_on`.
+/// A grant of permits without a lease has no `ttl` either, but can be handed off.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct LeaseProfile {
     pub(crate) ttl: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Shares in a hold: every guard wraps one.
+//! Shares in a hold. Every guard contains one share.
 //!
 //! A reentry is another share of the same [`Hold`]. The last share releases the hold.
 
@@ -26,8 +26,8 @@ use crate::{
     store::RedisStore,
 };
 
-/// One share in a hold. If it is dropped without [`release`](Self::release), a background task
-/// releases it.
+/// One share in a hold. If the share is dropped without [`release`](Self::release), a background
+/// task releases the share.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) watch: Watch,
@@ -39,8 +39,7 @@ impl Held {
         Self { watch: Watch { hold, engine: Arc::clone(engine) }, released: false }
     }
 
-    /// Returns how long a caller that has run work under the hold waits for the release of the
-    /// hold.
+    /// Returns the timeout of the release after work under the hold.
     pub(crate) fn release_after_run(&self) -> Duration {
         self.watch.engine.limits.release_after_run
     }
@@ -56,8 +55,8 @@ impl Held {
         let shared = hold.object().traits().is_shared();
         let among_many = if shared { hold.one_share_less_of_many() } else { None };
         if shared && among_many.is_none() && hold.may_be_shared(now) {
-            // A waiting task that runs during this pause gets a share without a request. This pause
-            // makes tasks that only acquire and release eight times as fast.
+            // If a waiting task runs during this pause, it gets a share without a request. With
+            // this pause, tasks that only acquire and release are eight times as fast.
             pause().await;
             (now, believed) = look();
         }
@@ -67,7 +66,7 @@ impl Held {
             if engine.pass_on(hold, now) {
                 return Ok(ReleaseResult::Released);
             }
-            // Boxed, so that a call that needs no request moves only a sixth of the bytes.
+            // The future is boxed, so that a call without a request moves a sixth of the bytes.
             return Box::pin(engine.free(hold, believed, now)).await;
         }
         if let Err(reason) = believed {
@@ -95,8 +94,9 @@ impl Held {
 }
 
 impl Held {
-    /// Ends the hold in this client without a release, so that its lease ends it in the store. If
-    /// other tasks share a read hold, gives up only this share, and the hold continues.
+    /// Ends the hold in this client without a release. In the store, the hold then ends with its
+    /// lease. If other tasks share a read hold, this call ends only its own share, and the hold
+    /// continues.
     pub(crate) fn abandon(mut self) {
         self.released = true;
         let Watch { hold, engine } = &self.watch;
@@ -141,13 +141,12 @@ impl Watch {
         &self.hold.grant.claim
     }
 
-    /// Notes that the user can use the owner of this hold in other requests, so the grant must not
-    /// be handed off.
+    /// Notes that the grant must not be handed off. The user may use the owner of this hold in
+    /// other requests.
     pub(crate) fn forbid_handoff(&self) {
         self.hold.forbid_handoff();
     }
 
-    /// Returns the claimed element of a queue.
     pub(crate) fn element(&self) -> Option<&Arc<Element>> {
         self.hold.grant.element.as_ref()
     }
@@ -162,7 +161,6 @@ impl Watch {
         self.hold.note_read_under_write();
     }
 
-    /// Whether the hold belongs to `engine`.
     pub(crate) fn is_of(&self, engine: &Arc<Engine>) -> bool {
         Arc::ptr_eq(&self.engine, engine)
     }
@@ -175,8 +173,8 @@ impl Watch {
         self.hold.shares()
     }
 
-    /// Takes another share. The count in the store grows by one, except for a read hold, whose
-    /// shares the store does not count.
+    /// Takes another share of the hold. The count of shares in the store then grows by one. The
+    /// store does not count the shares of a read hold.
     pub(crate) async fn reenter(&self) -> Result<Held, Error> {
         let Self { hold, engine } = self;
         let ended = |reason| Error::Lost { name: hold.name().clone(), reason };
@@ -203,7 +201,7 @@ impl Watch {
         }
     }
 
-    /// Takes another share within the request timeout.
+    /// Takes another share of the hold within the request timeout.
     pub(crate) async fn reenter_in_time(&self) -> Result<Held, Error> {
         let Self { hold, engine } = self;
         engine.reachable(hold.name())?;
@@ -218,8 +216,8 @@ impl Watch {
         }
     }
 
-    /// Runs `work` in the store if the hold still exists there. Sends one request. If no reply
-    /// comes, the store may have done the work, or may still do it while the hold lasts.
+    /// Runs `work` in the store by one request, if the hold still exists in the store. If no reply
+    /// comes, the store may have done the work, or may still do the work while the hold lasts.
     pub(crate) async fn guarded(&self, work: &Work) -> Result<Value, Error> {
         let Self { hold, engine } = self;
         let lost = |reason| Error::Lost { name: hold.name().clone(), reason };
@@ -245,7 +243,7 @@ impl Watch {
         })
     }
 
-    /// Sends a change that the store makes only while this hold exists, and that may be repeated.
+    /// Sends a change that the store makes only while this hold exists. The change may be repeated.
     /// `ask` sends one request, and returns whether the hold still existed.
     pub(crate) async fn change<'a, A>(
         &'a self,
@@ -285,8 +283,9 @@ impl Watch {
         }
     }
 
-    /// Waits for half of the remaining time of the hold, or for all of it if it is at most
-    /// `END_IS_NEAR`. Without a runtime, there is no timer, so this waits for ever.
+    /// Waits for half of the remaining time of the hold. If at most `END_IS_NEAR` remains, waits
+    /// for the whole remaining time. Without a runtime, there is no timer, so this function waits
+    /// for ever.
     async fn timer(&self) {
         match self.remaining() {
             Ok(left) if Handle::try_current().is_ok() => {
@@ -309,7 +308,7 @@ mod tests {
     /// Once, the client sent a new number of shares, and the store replied that the hold was lost.
     /// The client treated this reply as a success.
     #[tokio::test(start_paused = true)]
-    async fn release_of_a_lost_share_reports_the_loss_to_all() {
+    async fn release_of_a_lost_share_reports_the_loss_to_all_shares() {
         for dropped in [true, false] {
             let store = MemoryStore::new();
             let [door, operator] =
@@ -330,8 +329,8 @@ mod tests {
         }
     }
 
-    /// Returns a guarded write of `value` to the key `data`, where a test sees whether the store
-    /// executed the write.
+    /// Returns a guarded write of `value` to the key `data`. A test reads this key to know whether
+    /// the store executed the write.
     fn write(value: &str) -> [Write; 1] {
         [Write::set("data", value)]
     }

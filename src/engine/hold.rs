@@ -1,8 +1,9 @@
-//! One owner's grant of one name, and the moment from which the client must no longer rely on it.
+//! The grant of one name to one owner, and the moment from which the client must no longer rely on
+//! this grant.
 //!
-//! A hold does not call the store: its callers pass replies and the time. One mutex guards all
-//! state that changes, except the number of shares. The mutex is a leaf: no other lock is taken
-//! under it.
+//! A hold does not call the store. The callers of its functions pass the replies of the store and
+//! the time. One mutex guards all state that changes, except the number of shares. The mutex is a
+//! leaf: no other lock is taken under it.
 
 use std::{
     borrow::Cow,
@@ -36,14 +37,14 @@ use crate::{
     store::LATEST_EXECUTION,
 };
 
-/// One owner's grant of one name, as its guards see it.
+/// A grant while it lasts. Each guard has one share in the hold.
 pub(crate) struct Hold {
     /// The grant as it was when this hold began.
     pub(super) grant: Grant,
     /// Whether the watchdog renews the lease. Otherwise the lease is fixed.
     pub(super) renewed: bool,
     pub(super) entered_at: Stamp,
-    /// The end that no renewal extends.
+    /// The end by `max_hold`, which no renewal extends.
     pub(super) must_end_at: Option<Stamp>,
     /// Why the caller holds the object, in words for operators.
     pub(super) reason: Option<Arc<str>>,
@@ -63,26 +64,28 @@ struct State {
     asked_at: Stamp,
     /// Whether the last renewal failed.
     doubted: bool,
-    /// How often the grant became unfit for a hand-off: by another share, by a read hold of its
-    /// owner, or because the user has read the owner.
+    /// How often the grant became unfit for a hand-off. The causes are another share, a read hold
+    /// of the same owner, and a user that has read the owner.
     more: u32,
-    /// How many guarded writes may be in flight. The store accepts each of them under any hold of
-    /// the same owner.
+    /// How many guarded writes may be in flight. The store accepts each of these writes under any
+    /// hold of the same owner.
     writes: u32,
     /// How many replicas are known to have the grant.
     replication: ReplicationStatus,
-    /// Why the hold is over. Once this is set, it never changes: a lost hold is never held again.
+    /// Why the hold is over. Once set, the reason never changes, because a hold that is over is
+    /// never valid again.
     over: Option<LostReason>,
-    /// Where the claimed element goes at the end of the hold, if it does not go back to its queue.
+    /// Where the claimed element goes at the end of the hold. If `None`, the element goes back to
+    /// its queue.
     ending: Option<Ending>,
     /// Whether the store no longer has the hold, as far as this client knows.
     is_released_in_store: bool,
-    /// Notified when `over` or `is_released_in_store` is set. Exists only if a task waits for this.
+    /// Notified when `over` or `is_released_in_store` is set. `None` if no task waits for that.
     watchers: Option<Arc<Notify>>,
 }
 
 impl Hold {
-    /// Creates the hold of `grant`, acquired at `now`.
+    /// Creates the hold of a `grant` that was acquired at `now`.
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
         counters.granted(&grant.claim);
         let Grant { leased_at, asked_at, replication, .. } = grant;
@@ -115,7 +118,7 @@ impl Hold {
         Self { reason, ..self }
     }
 
-    /// Whether the client had the hold when it sent a request at `moment`.
+    /// Whether the hold began before a request that the client sent at `moment`.
     pub(super) fn was_known_at(&self, moment: Instant) -> bool {
         self.entered_at < moment.into()
     }
@@ -142,8 +145,8 @@ impl Hold {
         self.must_end_at.map_or(lease, |most| lease.min(most.into()))
     }
 
-    /// Returns the latest moment at which the lease in the store ends. A renewal without a reply
-    /// counts, because the store may have executed it.
+    /// Returns the latest moment at which the lease in the store may end. A renewal without a reply
+    /// counts, because the store may have executed this renewal.
     pub(super) fn store_ends(&self) -> Instant {
         Instant::from(self.state.lock().asked_at) + self.grant.claim.ttl
     }
@@ -169,8 +172,8 @@ impl Hold {
     /// Returns how to release the hold at `now`.
     pub(super) fn release_mode(&self, now: Instant) -> ReleaseMode {
         let lost = self.state.lock().over.is_some_and(|reason| reason != LostReason::Released);
-        // A plain release publishes a message even if the store no longer has the hold. So if the
-        // hold may be gone, a script checks this first.
+        // A `Broadcast` publishes a message even if the store no longer has the hold. So if the
+        // hold may be gone, `HandOver` is used, whose script first checks whether the hold exists.
         let looks = self.grant.contended || self.grant.unsure || lost;
         match looks || self.held_for(now) >= LONG_HOLD {
             true => ReleaseMode::HandOver,
@@ -178,10 +181,10 @@ impl Hold {
         }
     }
 
-    /// Returns for how long this client sends no request for the name after a release at `now`, if
-    /// no other waiter is known. The client pauses only after some of its short holds. The number
-    /// of the grant selects them, because a counter would fail for a client that alternates between
-    /// names.
+    /// Returns how long to send no request for the name after a release at `now`. If other waiters
+    /// are known, there is no such pause. After short holds, the client pauses only once in
+    /// [`HOLD_BACK_ONE_IN`] times. The number of the grant decides when, because a counter would
+    /// fail for a client that alternates between names.
     pub(super) fn hold_back_time(&self, now: Instant) -> Option<Duration> {
         if self.object().traits().waiter_record != WaiterRecord::QueueEntry || self.grant.contended
         {
@@ -201,8 +204,8 @@ impl Hold {
         self.state.lock().ending = Some(ending);
     }
 
-    /// Returns the claim to release. If the hold was lost, its element does not count as done: it
-    /// goes back to its queue, if the store still has the claim.
+    /// Returns the claim to release. If the hold was lost, its element does not count as done. If
+    /// the store still has the claim, the element goes back to its queue.
     pub(super) fn claim_at_end(&self) -> Cow<'_, Claim> {
         let state = self.state.lock();
         let lost = state.over.is_some_and(|reason| reason != LostReason::Released);
@@ -248,8 +251,8 @@ impl Hold {
         if self.renewed {
             state.leased_at = state.leased_at.max(asked_at);
             // If the previous hold of the grant sent this renewal, `state.asked_at` is older than
-            // the renewal. If a later renewal was sent, `state.asked_at` is newer. So the later
-            // time is kept.
+            // the renewal. If a later renewal was sent, `state.asked_at` is newer. So the later of
+            // the two times is kept.
             state.asked_at = state.asked_at.max(asked_at.into());
         }
     }
@@ -259,7 +262,7 @@ impl Hold {
     pub(super) fn writes(&self, now: Instant) -> Result<(), LostReason> {
         self.remaining(now)?;
         let mut state = self.state.lock();
-        // Its grant may have gone to another hold in between.
+        // The grant may have been handed off between the two checks.
         state.over.map_or(Ok(()), Err)?;
         state.writes += 1;
         Ok(())
@@ -271,12 +274,12 @@ impl Hold {
     }
 
     /// Returns how many replicas are known to have the grant. `moves` says how often a server has
-    /// been replaced: only acknowledgements since the last time count.
+    /// been replaced. Only acknowledgements since the last replacement count.
     pub(super) fn replicas(&self, moves: u64) -> u32 {
         self.state.lock().replication.after(moves)
     }
 
-    /// Notes that this number of replicas had the grant after this number of `moves`.
+    /// Notes that this number of replicas had the grant after `moves` replacements of a server.
     pub(super) fn is_replicated(&self, replicas: u32, moves: u64) {
         let mut state = self.state.lock();
         let most = state.replication.after(moves).max(replicas);
@@ -292,13 +295,13 @@ impl Hold {
         }
     }
 
-    /// Whether it is unknown if the store executed the last renewal.
+    /// Whether the hold is in doubt, because its last renewal failed.
     pub(super) fn is_in_doubt(&self) -> bool {
         let state = self.state.lock();
         state.doubted && state.over.is_none()
     }
 
-    /// Ends the hold at `now`. If it is already over, returns the earlier reason as an error.
+    /// Ends the hold at `now`. If the hold is already over, returns the earlier reason as an error.
     pub(crate) fn end(&self, reason: LostReason, now: Instant) -> Result<(), LostReason> {
         let state = self.state.lock();
         if let Some(before) = state.over {
@@ -320,8 +323,9 @@ impl Hold {
         }
     }
 
-    /// Ends the hold as released, if another hold of this client can use its unchanged grant, and
-    /// the local budget is not spent. Returns whether the hold ended.
+    /// Ends the hold as released, if its grant can be handed off. The next hold must be able to use
+    /// the grant without a change in the store, and the local budget must not be spent. Returns
+    /// whether the hold ended.
     pub(super) fn pass_on(&self, now: Instant) -> bool {
         let state = self.state.lock();
         let may = self.may_stay(now) && self.is_as_granted(&state, now);
@@ -339,7 +343,7 @@ impl Hold {
             (state.leased_at, state.asked_at, state.replication);
         let budget =
             LocalBudget { turns: self.grant.budget.turns.saturating_sub(1), ..self.grant.budget };
-        // A task waited in this process, so clients elsewhere may wait, too.
+        // A task waited in this process, so other clients may wait, too, and `contended` is set.
         let token = self.grant.token.and_then(|token| token.checked_add(1));
         let before = self.grant.clone();
         let next =
@@ -357,13 +361,12 @@ impl Hold {
         let must_end = self.must_end_at.is_some_and(|most| now >= most.into());
         let fresh = now < self.lease(state).renew_at() && !must_end;
         let sound = state.over.is_none() && !state.doubted && state.more == 0;
-        // Permits of a semaphore have no lease that could end.
+        // The permits of a plain semaphore have no lease that could end.
         let lasts = self.renewed || self.grant.claim.is_number();
         lasts && fresh && sound && state.writes == 0
     }
 
-    /// Notes that the grant must not be handed off, because its owner may be in use for more than
-    /// this hold.
+    /// Notes that the grant must not be handed off. Its owner may be used for more than this hold.
     pub(super) fn forbid_handoff(&self) {
         self.state.lock().more += 1;
     }
@@ -375,9 +378,9 @@ impl Hold {
         self.forbid_handoff();
     }
 
-    /// Whether the hold counts as present until the store has replied to its release. After a write
-    /// hold, tasks may share the read hold of the writer only after this reply. Before this reply,
-    /// a guarded write may still reach the store.
+    /// Whether the hold counts as present until the store has replied to its release. If the owner
+    /// of a write hold also has a read hold, other tasks may share the read hold only after this
+    /// reply. Before this reply, a guarded write may still reach the store.
     pub(super) fn ends_with_release_reply(&self) -> bool {
         self.object().traits().is_shared() || self.is_read_under_write()
     }
@@ -420,7 +423,7 @@ impl Hold {
     }
 
     /// Waits until the hold is released in the store. If tasks shared the hold, then also waits for
-    /// a short window, in which the excluded waiters may acquire. If a reader keeps the hold for
+    /// `SHARING_PAUSE`, in which excluded waiters may acquire. If a reader keeps the hold for
     /// longer than `SHARING_PAST`, stops waiting.
     pub(super) async fn leaves_a_window(&self) {
         let left =
@@ -430,7 +433,7 @@ impl Hold {
         }
     }
 
-    /// Notes that the store no longer has the hold, or will end it without a request.
+    /// Notes that the store no longer has the hold, or will end the hold without a request.
     pub(super) fn is_released_in_store(&self) {
         let mut state = self.state.lock();
         state.is_released_in_store = true;
@@ -478,7 +481,7 @@ impl Hold {
         self.shares.load(Ordering::Acquire)
     }
 
-    /// Counts another share, unless the last one was released. Returns the number of shares.
+    /// Counts another share, unless the last share was released. Returns the number of shares.
     pub(super) fn one_more_share(&self) -> Option<u32> {
         let more = |shares| (shares > 0).then_some(shares + 1);
         let before = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
@@ -491,14 +494,13 @@ impl Hold {
         self.shares.fetch_sub(1, Ordering::AcqRel) - 1
     }
 
-    /// Counts one share less, unless it is the last one. Returns how many are left.
+    /// Counts one share less, unless only one share is left. Returns how many are left.
     pub(super) fn one_share_less_of_many(&self) -> Option<u32> {
         let less = |shares| (shares > 1).then(|| shares - 1);
         let before = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         before.ok().map(|before| before - 1)
     }
 
-    /// Returns for how long the hold has lasted at `now`.
     pub(super) fn held_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.entered_at.into())
     }
@@ -537,7 +539,7 @@ mod tests {
         (memory, engine, read)
     }
 
-    /// A reader that joins a hold gets at least two thirds of its lease.
+    /// A reader that joins a hold can use at least two thirds of the lease of this hold.
     #[tokio::test(start_paused = true)]
     async fn hold_due_for_renewal_is_not_shared() {
         let (memory, _engine, read) = readers();
@@ -552,9 +554,10 @@ mod tests {
         assert_eq!(read.acquire().await.unwrap().owner(), first.owner());
     }
 
-    /// A polling waiter, which no other client can see, acquires in the pauses of the holder.
+    /// A polling waiter has no queue entry, so the holder does not know of this waiter. The waiter
+    /// can acquire only in the pauses of the holder.
     #[tokio::test(start_paused = true)]
-    async fn client_pauses_for_a_fiftieth_of_its_short_holds() {
+    async fn pauses_of_a_client_add_up_to_2_percent_of_short_holds() {
         let lock = Client::with_store(&MemoryStore::new()).lock("orders").unwrap();
         let held = Duration::from_millis(20);
         let start = Instant::now();

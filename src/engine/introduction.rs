@@ -1,4 +1,4 @@
-//! Publishes the client info while the client has holds that last for more than a second.
+//! Publishes the client info while the client has a hold that has lasted for at least a second.
 //!
 //! This module runs in the background task. No acquisition waits for the client info, and a failure
 //! to publish it has no effect on a hold.
@@ -16,8 +16,8 @@ use crate::{
     store::client_info,
 };
 
-/// The client info does not list shorter holds. A client with only shorter holds publishes nothing,
-/// so such holds cost no request.
+/// The client info lists only holds that have lasted for this time. A client with only shorter
+/// holds publishes nothing, so short holds cost no request.
 const LASTS: Duration = Duration::from_secs(1);
 
 /// How long Redis keeps the client info. While a hold lasts, the client info is published again
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn client_info_lives_as_long_as_the_hold_and_one_lease() {
+    async fn client_info_expires_after_the_hold() {
         let memory = MemoryStore::new();
         let client = named(&memory);
         let guard = client.lock("door").unwrap().acquire().await.unwrap();

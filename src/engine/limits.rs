@@ -11,10 +11,9 @@ use crate::domain::Failure;
 /// How long one caller waits for one reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The timeout of a request that does not wait for a holder, such as `try_acquire` and
-    /// `holder`.
+    /// The timeout of a call that does not wait until an object is free, such as `try_acquire`.
     pub(crate) request: Duration,
-    /// The timeout of an awaited release. After it, a background task continues.
+    /// The timeout of an awaited release. A background task then continues the release.
     pub(crate) release: Duration,
     /// The timeout of the release after work under a lock. It is short, because the result of the
     /// work should not wait for the release.
@@ -41,7 +40,7 @@ impl Limits {
     }
 }
 
-/// Waits for `reply` for at most `limit`. An immediate reply costs no timer.
+/// Waits for `reply` for at most `limit`.
 pub(crate) async fn within<T>(
     limit: Duration,
     reply: impl Future<Output = Result<T, Failure>>,
@@ -54,7 +53,7 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// The failure if the store has not replied within `limit`.
+/// Returns the failure of a request that got no reply within `limit`.
 pub(super) fn nothing_came(limit: Duration) -> Failure {
     Failure::unanswered(format!("timed out after {limit:?}"))
 }

@@ -1,33 +1,35 @@
 //! The parts that all primitives share. They do not depend on keys, scripts or connections.
 //!
 //! ```text
-//! acquire                   THE waiting loop
-//! events · held · requests  what events change; shares in a hold; requests that acquire nothing
+//! acquire                   acquisitions, with the waiting loop
+//! events · held · requests  events of the store; shares in a hold; requests that acquire nothing
 //! release                   hand-offs and releases
 //! introduction              what the client publishes about itself
-//! watchdog                  grants kept alive
+//! watchdog                  the renewal of grants
 //! contention                the waiters, the holders and the request slot of each name
 //! core                      shared state: store, clock, counters, pending releases, notifier
 //! pending                   the pending releases
 //! hold                      a grant while it lasts
-//! grant · retry · limits    what is granted; retries; bounds for callers
+//! grant · retry · limits    the grant of the store; retries; the timeouts of calls
 //! recent                    the recent releases
 //! clock · timing · counters · tasks
 //! ```
 //!
-//! A module imports only modules below it: `tests/tidy.rs` reads the imports. This file creates the
-//! [`Engine`]. The modules above `introduction` add methods to it.
+//! A module imports only modules that are below this module in the list: `tests/tidy.rs` reads the
+//! imports. This file creates the [`Engine`], to which the modules above `introduction` add
+//! methods.
 //!
 //! One background task, started in [`Engine::revive`], runs the loops of the watchdog, of pending
-//! releases and of introductions. The task does not keep the engine alive. It ends when the engine
-//! is dropped and no release is pending.
+//! releases and of introductions. The task does not keep the engine alive. The task ends when the
+//! engine is dropped and no release is pending.
 //!
 //! # Locks
 //!
-//! Locks are taken in this order: `listening` of `contention`; then `entries` of `contention` or
-//! the watchdog's plan, never both; then a hold's state, an inbox, the pending releases or the
-//! recent releases. The store may hold its own lock while it sends an event to the engine. So the
-//! engine calls no function of the store under these locks, except under `listening`.
+//! Locks are taken in this order. The first is `listening` of `contention`. The second is `entries`
+//! of `contention` or the plan of the watchdog, never both. The last is the state of a hold, an
+//! inbox, the pending releases or the recent releases. The store may hold its own lock while it
+//! sends an event to the engine. So the engine calls no function of the store under these locks,
+//! except under `listening`.
 
 pub(crate) mod acquire;
 pub(crate) mod clock;
@@ -186,10 +188,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts the background task on this runtime, unless it runs already. Returns whether the task
-    /// runs. If the caller has no runtime, or this runtime has ended, too, the task does not run.
+    /// Starts the background task on the runtime of the caller, unless the task already runs.
+    /// Returns whether the task runs. If the caller has no runtime, or if the runtime of the caller
+    /// has ended, the task does not run.
     fn revive(&self) -> bool {
-        // Each acquisition comes here, so the usual case costs only one atomic load.
+        // Each acquisition calls this function, so the usual case costs only one atomic load.
         let running = self.runs.load(Ordering::Acquire);
         if running || Handle::try_current().is_err() || self.runs.swap(true, Ordering::AcqRel) {
             return self.runs.load(Ordering::Acquire);
@@ -216,7 +219,7 @@ impl Engine {
         self.runs.load(Ordering::Acquire)
     }
 
-    /// Returns the health of client and store, by a separate request.
+    /// Returns the health of the client and of the store, for which it sends a request.
     pub(crate) async fn health(&self) -> Health {
         let start = Instant::now();
         let looked = match Handle::try_current() {
@@ -258,9 +261,9 @@ impl Engine {
         }
     }
 
-    /// Admits no new acquisitions, waits for holds and requests in flight, revokes the remaining
-    /// holds, and completes pending releases, all within `max_wait`. Returns the number of revoked
-    /// holds, and the number of releases that are not completed.
+    /// Shuts the client down within `max_wait`. Rejects new acquisitions, waits for holds and
+    /// requests in flight, revokes the remaining holds, and completes pending releases. Returns the
+    /// number of revoked holds, and the number of releases that are not completed.
     pub(crate) async fn shut_down(&self, max_wait: Duration) -> (usize, usize) {
         let start = Instant::now();
         let max_wait = max_wait.min(LONGEST_TIMEOUT);
@@ -268,7 +271,7 @@ impl Engine {
         self.contention.close();
 
         if Handle::try_current().is_err() {
-            // Without a runtime there are no timers, so this cannot wait.
+            // Without a runtime there are no timers, so this function cannot wait.
             return (self.take_back_all(), self.incomplete());
         }
         self.revive();
@@ -292,8 +295,8 @@ impl Engine {
     }
 
     async fn all_returned(&self) {
-        // `asking` is read before `held`, because a request that ends between the two has become a
-        // hold or a pending release.
+        // `asking` is read before `held`, because a request that ends between the two reads has
+        // become a hold or a pending release.
         while self.core.asking() > 0 || self.core.counters.held() > 0 {
             sleep(RETURN_LOOKS).await;
         }

@@ -15,26 +15,30 @@ use crate::{
     engine::hold::Hold,
 };
 
-/// A release that the background task sends, until the store would have ended the hold itself.
+/// A release that the background task retries, until the store would have ended the hold itself.
 #[derive(Clone, Debug)]
 pub(crate) enum PendingRelease {
-    /// Release the hold.
     Release(Withdrawal),
-    /// Repeat a release: the server that executed it may have been replaced.
-    Repeat { claim: Claim, until: Instant },
+    /// Repeat a release, because the server that executed this release may have been replaced.
+    Repeat {
+        claim: Claim,
+        until: Instant,
+    },
     /// Send the number of shares of the hold.
-    Recount { hold: Arc<Hold> },
+    Recount {
+        hold: Arc<Hold>,
+    },
 }
 
-/// A grant to release, or a request to withdraw that may still be granted.
+/// A grant to release, or a withdrawn request that the store may still grant.
 #[derive(Clone, Debug)]
 pub(crate) struct Withdrawal {
     pub(crate) claim: Claim,
     /// The number of the grant, if it became a hold. The watchdog may still renew this grant.
     pub(crate) grant: Option<u64>,
     pub(crate) mode: ReleaseMode,
-    /// When the lease in the store is over. A request in flight may start a lease later, so this
-    /// includes the time until its execution.
+    /// When the lease in the store is over. The lease of a request in flight begins when the store
+    /// executes the request, so this end includes the time until then.
     pub(crate) until: Instant,
     /// If a request may still be in flight: how often the release has already run. The release runs
     /// again, because the store may execute that request later.
@@ -49,8 +53,8 @@ pub(crate) struct Withdrawal {
 impl PendingRelease {
     /// Returns the release of `hold`, for the background task to send from `now` on.
     pub(crate) fn of(hold: &Arc<Hold>, mode: ReleaseMode, now: Instant) -> Self {
-        // With `Forget`, the release is not repeated for a late grant: the lease of that grant ends
-        // it.
+        // With `Forget`, the release is not repeated for a late grant, because such a grant ends
+        // with its lease.
         let unsure = hold.grant.unsure && mode != ReleaseMode::Forget;
         Self::Release(Withdrawal {
             claim: hold.claim_at_end().into_owned(),
@@ -107,7 +111,7 @@ pub(crate) struct PendingReleases {
 #[derive(Default)]
 struct List {
     queued: BTreeMap<u64, PendingRelease>,
-    /// The unique keys of queued releases, and whether each was queued again meanwhile.
+    /// The unique keys of the queued releases, and whether the same release was queued again.
     unique_key: HashMap<UniqueKey, bool>,
     last: u64,
 }
@@ -126,9 +130,8 @@ impl List {
         self.queued.insert(self.last, pending);
     }
 
-    /// Removes the release with this number, unless it was queued again meanwhile. A release that
-    /// was queued again stays, because its run may have come a moment too early, or may have
-    /// reached a replaced server.
+    /// Removes the release with this number. If the same release was queued again meanwhile, it
+    /// stays queued. Its last run may have come too early, or may have reached a replaced server.
     fn remove(&mut self, number: u64) {
         let Some(pending) = self.queued.remove(&number) else { return };
         let again = pending.unique_key().and_then(|unique_key| self.unique_key.remove(&unique_key));
@@ -139,14 +142,12 @@ impl List {
 }
 
 impl PendingReleases {
-    /// Queues `pending` for the background.
     pub(crate) fn queue(&self, pending: PendingRelease) {
         self.list.lock().add(pending);
         self.changed.notify_one();
     }
 
-    /// Queues one more release of each claim. The background task retries it until the time that
-    /// comes with the claim.
+    /// Queues one more release of each claim, which is retried until the given time.
     pub(super) fn queue_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
         let mut list = self.list.lock();
         claims
@@ -156,12 +157,12 @@ impl PendingReleases {
         self.changed.notify_one();
     }
 
-    /// Returns how many pending releases are not completed, without precautions.
+    /// Returns the number of pending releases, without precautions.
     pub(crate) fn queued(&self) -> usize {
         self.list.lock().queued.values().filter(|pending| !pending.is_precaution()).count()
     }
 
-    /// Returns how many releases are pending, including precautions.
+    /// Returns the number of pending releases, including precautions.
     #[cfg(test)]
     pub(crate) fn listed(&self) -> usize {
         self.list.lock().queued.len()
@@ -190,8 +191,8 @@ impl PendingReleases {
         Some((*number, pending.clone()))
     }
 
-    /// Notes that the release with this number has run. Queues `more`, the part that is still to
-    /// do.
+    /// Notes that the release with this number has run. If `more` of this release is still to do,
+    /// queues that part.
     pub(super) fn is_completed(&self, number: u64, more: Option<PendingRelease>) {
         let mut list = self.list.lock();
         list.remove(number);

@@ -6,7 +6,7 @@
 //!
 //! The list has a bounded length. Only releases up to a certain age are repeated. The age counts
 //! back from the last release, so that no release is forgotten while the store is unreachable. One
-//! mutex guards the list. It is a leaf: no other lock is taken under it.
+//! mutex guards the list. The mutex is a leaf: no other lock is taken under it.
 
 use std::collections::VecDeque;
 
@@ -15,25 +15,25 @@ use tokio::time::Instant;
 use super::timing::RELEASES_KEPT;
 use crate::domain::{Claim, Mutex, ReleaseMode};
 
-/// The highest number of remembered releases. If there are more, the oldest are forgotten. The
-/// number is limited, because a new primary must execute all remembered releases again.
+/// The highest number of remembered releases. If there are more, the oldest releases are forgotten.
+/// The number is limited, because a new primary must execute all remembered releases again.
 const MOST: usize = 4096;
 
 /// The recent releases of this client, the oldest first.
 #[derive(Default)]
 pub(crate) struct RecentReleases(Mutex<VecDeque<RecentRelease>>);
 
-/// A released claim, and when the request was sent to which the store replied.
+/// A released claim, and when the client sent the request that got the reply.
 struct RecentRelease {
     claim: Claim,
     at: Instant,
 }
 
 impl RecentReleases {
-    /// Notes that the store has replied to the release of `claim`, last sent at `asked_at`. Returns
-    /// whether the release is remembered. The list does not remember releases of permits without a
-    /// lease, removals of queue entries (`Leave`), or releases that leave their permits acquired
-    /// (`Forget`).
+    /// Notes that the store has replied to a release of `claim` that was sent at `asked_at`.
+    /// Returns whether the release is remembered. The list does not remember releases of permits
+    /// without a lease, removals of queue entries (`Leave`), or releases that leave their permits
+    /// acquired (`Forget`).
     pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) -> bool {
         let released = matches!(mode, ReleaseMode::Broadcast | ReleaseMode::HandOver);
         if !released || claim.is_number() {
@@ -47,14 +47,14 @@ impl RecentReleases {
         true
     }
 
-    /// Returns the holds that a server without their release may still have at `now`, and until
-    /// when.
+    /// Returns the released holds that a new server may still have at `now`, and until when. The
+    /// new server may not have received the releases.
     pub(super) fn may_be_held(&self, now: Instant) -> Vec<(Claim, Instant)> {
         let list = self.0.lock();
         let Some(newest) = list.back().map(|given| given.at) else { return Vec::new() };
         let lately = list.iter().filter(|given| given.at + RELEASES_KEPT >= newest);
-        // A read hold of the same owner, or a new lease, may keep the hold for longer than its own
-        // lease.
+        // Because of a read hold of the same owner, or of a new lease, the hold may outlast the
+        // lease of the claim.
         let until = |given: &RecentRelease| given.at + given.claim.ttl.max(RELEASES_KEPT);
         let all = lately.map(|given| (given.claim.clone(), until(given)));
         all.filter(|(_, until)| *until > now).collect()
@@ -89,7 +89,7 @@ mod tests {
         }
         // while no release completes, because the store is unreachable, releases are kept
         assert_eq!(owners(&recent, at(63)), ["one:4", "one:32"]);
-        // but not the releases of holds that have expired by now
+        // but the releases of holds that have expired by now are dropped
         assert_eq!(owners(&recent, at(65)), ["one:32"]);
         assert_eq!(recent.may_be_held(at(65))[0].1, at(92));
     }

@@ -1,4 +1,4 @@
-//! The requests of the engine that acquire nothing: one request, its retries, and its error.
+//! Requests that acquire nothing, with their retries and their errors.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,8 +20,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Sends a request about `name`, and retries it until a reply comes or the request timeout
-    /// ends.
+    /// Sends a request about `name`, with retries until the request timeout ends.
     pub(crate) async fn ask<'a, T, A>(
         &'a self,
         name: &Name,
@@ -51,8 +50,8 @@ impl Engine {
         self.identity.fresh_owner()
     }
 
-    /// Returns `object` for one acquisition. If each task of this kind has its own entry in the
-    /// store, the object gets a new owner for this task.
+    /// Returns `object` for one acquisition. If each waiting task has its own queue entry, the
+    /// returned object has a new owner for this task.
     pub(crate) fn for_task(&self, object: &Object) -> Object {
         match object.traits().waiter_record {
             WaiterRecord::EntryPerTask => object.for_task(self.identity.fresh_owner()),
@@ -96,7 +95,7 @@ impl Engine {
         within(self.limits.request, request).await.map_err(|failure| self.error(name, failure))
     }
 
-    /// Returns which failures let a caller retry.
+    /// Returns the function that decides after which failures to retry.
     pub(super) fn retry_if(&self) -> RetryIf {
         match self.limits.fail_fast {
             false => Failure::is_temporary,
@@ -104,20 +103,18 @@ impl Engine {
         }
     }
 
-    /// Returns why no request about `name` can reach the store now, if its caller should not wait
-    /// for the connection.
+    /// With `fail_fast`, returns why no request about `name` can reach the store now.
     fn unreachable(&self, name: &Name) -> Option<Failure> {
         if !self.limits.fail_fast {
             return None;
         }
-        // Without this, a client whose runtime has ended would fail for ever, because no task would
-        // reconnect.
+        // The task that reconnects may have ended with its runtime. This call restarts the task,
+        // because otherwise the client would fail for ever.
         self.core.store.keep_up();
         self.core.store.unreachable(name)
     }
 
-    /// Returns an error if no request about `name` can reach the store now, and its caller should
-    /// not wait for the connection.
+    /// With `fail_fast`, returns an error if no request about `name` can reach the store now.
     pub(super) fn reachable(&self, name: &Name) -> Result<(), Error> {
         self.unreachable(name).map_or(Ok(()), |failure| Err(Error::about(name, failure)))
     }
@@ -148,7 +145,6 @@ impl Engine {
         Ok(Some(holder))
     }
 
-    /// Returns the published client info of `owner`.
     pub(crate) async fn client_info(&self, owner: &Owner) -> Result<Option<ClientInfo>, Error> {
         let client = client_info::client_of(owner)?;
         self.ask(&client, |store| client_info::read(store, &client)).await
@@ -159,13 +155,14 @@ impl Engine {
         self.ask(&object.name, |store| store.held_by(object, owner)).await
     }
 
-    /// Releases `object` by force, whatever its holder. Returns whether it had a holder.
+    /// Releases `object` by force. Returns whether `object` had a holder.
     pub(crate) async fn force_release(&self, object: &Object) -> Result<bool, Error> {
-        // Without a retry, because a second request might release the lock of a later holder.
+        // This request is not retried, because a second request might release the lock of a later
+        // holder.
         self.send_once(&object.name, self.core.store.force_release(object)).await
     }
 
-    /// Renews the hold of `claim`. Returns whether its owner still has this hold.
+    /// Renews the hold of `claim`. Returns whether the owner still has this hold.
     pub(crate) async fn renew_hold(&self, claim: Claim) -> Result<bool, Error> {
         let Claim { object, owner, ttl, share } = claim;
         let name = object.name.clone();
@@ -178,17 +175,17 @@ impl Engine {
         }
     }
 
-    /// Releases the hold of `claim`. Returns whether its owner had this hold.
+    /// Releases the hold of `claim`. Returns whether the owner had this hold.
     pub(crate) async fn release_hold(&self, claim: &Claim) -> Result<bool, Error> {
-        // Without a retry, because a second request would not find the hold that the first request
-        // released. The result would then be `false`.
+        // This request is not retried, because a second request would not find the hold that the
+        // first request released. The result would then be `false`.
         let release = self.core.store.release(claim, ReleaseMode::HandOver);
         let released = self.send_once(claim.name(), release).await?;
         Ok(matches!(released, ReleaseReply::Freed(_)))
     }
 
-    /// Records that `by` releases the hold of `claim` by force, and then releases it. Returns
-    /// whether its owner had this hold.
+    /// Records that `by` releases the hold of `claim` by force, and then releases the hold. Returns
+    /// whether the owner had this hold.
     pub(crate) async fn force_release_hold(&self, claim: &Claim, by: &str) -> Result<bool, Error> {
         let forced = ForcedRelease::new(today(), claim.name(), &claim.owner, by);
         self.send_once(claim.name(), audit::write(&self.core.store, &forced)).await?;
@@ -200,8 +197,8 @@ impl Engine {
         self.ask(&every, audit::read).await
     }
 
-    /// Returns the error for a failed request about `name`. If no reply came, the error names the
-    /// reason, if the store knows it.
+    /// Returns the error for a failed request about `name`. If no reply came and the store knows
+    /// the reason, the error names this reason.
     pub(crate) fn error(&self, name: &Name, failure: Failure) -> Error {
         let is_silence = matches!(failure, Failure::Unanswered(_));
         let unavailability = is_silence.then(|| self.core.store.unavailability(name)).flatten();

@@ -18,8 +18,7 @@ pub(crate) struct Answered<T> {
     pub(super) again_at: Option<Instant>,
 }
 
-/// Sends a request until a reply comes, a failure is permanent, or the next retry would come after
-/// `until`.
+/// Sends a request, with retries after temporary failures, but not beyond `until`.
 pub(super) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     clock: &Clock,
     until: Instant,
@@ -28,8 +27,7 @@ pub(super) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     retry_while(Failure::is_temporary, clock, until, ask)
 }
 
-/// Sends a request until a reply comes, `retry_if` rejects a failure, or the next retry would come
-/// after `until`.
+/// Sends a request, with retries while `retry_if` accepts the failures, but not beyond `until`.
 pub(super) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
     retry_if: RetryIf,
     clock: &Clock,
@@ -38,7 +36,7 @@ pub(super) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
 ) -> Result<Answered<T>, Failure> {
     match ask().await {
         Ok(answer) => Ok(Answered { answer, unsure: false, again_at: None }),
-        // Boxed, so that the future of a call without a failure is small.
+        // The retries are boxed, so that the future of a call without a failure is small.
         Err(failure) => Box::pin(ask_again(retry_if, clock, until, ask, failure)).await,
     }
 }

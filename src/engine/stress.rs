@@ -105,8 +105,7 @@ fn contending_tasks_hold_one_at_a_time_and_leave_no_key() {
     assert!(store.keys().is_empty(), "{:?}", store.keys());
 }
 
-/// A shutdown from another thread must revoke a grant even while it is handed off from task to
-/// task.
+/// A shutdown from another thread must revoke a grant even while tasks hand this grant off.
 #[test]
 fn shut_down_client_has_no_holds() {
     const ROUNDS: u32 = 1_000;

@@ -35,7 +35,7 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
 }
 
 /// Lets other ready tasks run. Tokio's runtime may move this task to another thread meanwhile. An
-/// executor with no other task polls it again at once.
+/// executor with no other task polls this task again at once.
 pub(crate) async fn pause() {
     let mut paused = false;
     poll_fn(|context| {
@@ -48,8 +48,8 @@ pub(crate) async fn pause() {
     .await;
 }
 
-/// Spawns background tasks. The default spawns them on the runtime of the caller, which must have
-/// one. A simulation uses another spawner.
+/// Spawns background tasks. The default spawner uses the runtime of the caller, which must exist. A
+/// simulation uses another spawner.
 pub(crate) type Spawner = Arc<dyn Fn(Job) + Send + Sync>;
 
 pub(crate) fn here() -> Spawner {

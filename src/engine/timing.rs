@@ -1,7 +1,7 @@
-//! Every duration of the engine, and their relations.
+//! The durations of the engine, and the relations between them.
 //!
 //! Durations of the store that the engine relies on are in `store/mod.rs`. Defaults of settings are
-//! in `limits.rs` and `grant.rs`. Those of a quorum lock are in `src/quorum`.
+//! in `limits.rs` and `grant.rs`. The durations of a quorum lock are in `src/quorum`.
 
 use std::time::Duration;
 
@@ -46,21 +46,21 @@ pub(super) const LATE_ANSWERS: u32 = 8;
 pub(super) const LATE_REST: Duration = Duration::from_micros(400);
 pub(super) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 
-/// After this wait, a waiter without a queue entry reports its wait, and other clients leave free
-/// permits to it for a while.
+/// After this wait, a waiter without a queue entry reports its waiting time to the store. Other
+/// clients then leave free permits to this waiter for a while.
 pub(super) const LONG_WAIT_AFTER: Duration = Duration::from_secs(1);
 
-/// While a multi-lock keeps some members and another member is busy, it checks the holder of the
-/// busy member every `HOLDER_LOOK_INTERVAL`, at most `HOLDER_LOOKS` times. If the holder has not
-/// changed by then, the multi-lock releases the members that it keeps.
+/// While one member of a multi-lock is busy, the multi-lock keeps the other members. It checks the
+/// holder of the busy member every `HOLDER_LOOK_INTERVAL`, at most `HOLDER_LOOKS` times. If the
+/// holder has not changed by then, the multi-lock releases the members that it keeps.
 pub(crate) const HOLDER_LOOK_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) const HOLDER_LOOKS: u32 = 32;
 
 /// How long a multi-lock first awaits a reply while it holds members that other clients may want.
 pub(crate) const MEMBER_SILENCE: Duration = Duration::from_millis(500);
 
-/// How much later than its timeout a member of a barrier returns at most: it waits until it has
-/// left.
+/// After its timeout, a member of a barrier waits until it has left the barrier, but at most for
+/// this time.
 pub(super) const LEAVES_WITHIN: Duration = Duration::from_millis(100);
 
 /// How many notifications in a row may cause a request without a grant. After that, the waiter
@@ -74,7 +74,7 @@ pub(super) const IDLE_LIFETIME: Duration = Duration::from_secs(2);
 /// How long a lock counts as contended after a release that found waiters.
 pub(super) const CONTENDED: Duration = Duration::from_secs(1);
 
-/// After a hold of this length, the release checks for a queue, because the result of the last
+/// After a hold of this length, the release checks the wait queue, because the result of the last
 /// check is too old.
 pub(super) const LONG_HOLD: Duration = Duration::from_millis(50);
 
@@ -86,8 +86,8 @@ pub(super) const SHORTEST_HOLD_BACK: Duration = Duration::from_millis(1);
 pub(super) const LONGEST_HOLD_BACK: Duration = Duration::from_millis(8);
 
 /// When a hold may no longer be shared, a new task waits until the tasks that share it have left,
-/// for at most `SHARING_PAST`. Then it waits for `SHARING_PAUSE`, in which an excluded waiter may
-/// acquire. Without this pause between holds, Redisson's writers would never acquire.
+/// for at most `SHARING_PAST`. Then the new task waits for `SHARING_PAUSE`, in which an excluded
+/// waiter may acquire. Without this pause between holds, Redisson's writers would never acquire.
 pub(super) const SHARING_PAST: Duration = Duration::from_millis(10);
 pub(super) const SHARING_PAUSE: Duration = Duration::from_millis(2);
 
@@ -95,7 +95,7 @@ pub(super) const SHARING_PAUSE: Duration = Duration::from_millis(2);
 /// renewal logs a warning.
 pub(super) const OWN_HOLD_LOGGED: Duration = Duration::from_secs(5);
 
-/// A task that does not take a hand-off grant within this time loses it to the next task.
+/// If a task does not take a hand-off grant within this time, the next task gets the grant.
 pub(super) const HANDOFF_LIMIT: Duration = Duration::from_millis(10);
 
 /// How long the owner of the request slot may do nothing although its request is due. The time
@@ -109,20 +109,21 @@ pub(super) const REPLY_IDLE_LIMIT: Duration = Duration::from_secs(5);
 
 // Holding.
 
-/// If a message says that a lock is free, its holder checks the hold. The check comes at least this
-/// long after the grant or the last check. The message may be about the previous hold, and there
-/// may be very many messages.
+/// If a message says that a lock is free, a client that holds the lock checks its hold. The check
+/// comes at least this long after the grant or the last check, because the message may be about the
+/// previous hold. There may also be very many messages.
 pub(super) const ECHO: Duration = Duration::from_millis(25);
 
-/// How long the delay of the last renewal is shown. A scrape by Prometheus, usually once in a minute,
-/// must see it. After that, an alert on a late renewal must end, even if no renewal follows.
+/// How long the delay of the last renewal is shown. Prometheus, which usually scrapes once in a
+/// minute, must see this delay. After this time, an alert on a late renewal must end, even if no
+/// renewal follows.
 pub(crate) const LAG_SHOWN: Duration = Duration::from_secs(120);
 
 /// The longest sleep of the watchdog. Timers stop while the machine is suspended, so after a
 /// suspension the watchdog may be late by this time.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Holds that are due within this time are renewed together with those that are due now.
+/// Holds whose renewal is due within this time are renewed together with the holds due now.
 pub(crate) const TOGETHER: Duration = Duration::from_millis(250);
 
 /// The shortest pause after a renewal that failed.
@@ -132,13 +133,13 @@ pub(super) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 /// century.
 pub(super) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
 
-/// A task that awaits a loss checks at half of the remaining time whether the watchdog still runs,
-/// but not if less than this time remains.
+/// A task that awaits a loss wakes after half of the remaining time, and checks whether the
+/// watchdog still runs. If at most this time remains, the task sleeps until the end.
 pub(super) const END_IS_NEAR: Duration = Duration::from_millis(20);
 
 // Acquiring and releasing.
 
-/// The pauses before a withdrawal is repeated, because the store may grant its request late.
+/// The pauses before a withdrawal is repeated, because the withdrawn request may be granted late.
 pub(super) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
 
@@ -161,10 +162,11 @@ pub(super) const RETURN_LOOKS: Duration = Duration::from_millis(5);
 /// How late a timer may be, and by how much the store rounds the rest of a lease down.
 pub(crate) const NEXT_TICK: Duration = Duration::from_millis(1);
 
-/// The longest timeout. It replaces timeouts beyond the range of the clock.
+/// The longest timeout. Longer timeouts are shortened to this one, because the range of the clock
+/// is limited.
 pub(crate) const LONGEST_TIMEOUT: Duration = CENTURY;
 
-/// The longest time, in milliseconds, that [`spread`](crate::domain::spread) makes of `time`.
+/// Returns the longest result of [`spread`](crate::domain::spread) for `time`, in milliseconds.
 const fn most(time: Duration) -> u128 {
     time.as_millis() * 5 / 4
 }
@@ -175,12 +177,14 @@ const _: () = assert!(QUEUE_KEPT_FOR.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(QUEUE_KEPT_FOR.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
 const _: () = assert!(IDLE_LIFETIME.as_millis() >= CONTENDED.as_millis());
 // A subscribed waiter with an expiring entry repeats its request before the store forgets this
-// waiter, unless replies are late. A waiter with an entry per task does so even then.
+// waiter, unless replies are late. A waiter with an entry per task repeats its request in time even
+// if replies are late.
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
 // The subscribed waiter that has waited longest repeats its request before the store forgets this
 // waiter, unless replies are late.
 const _: () = assert!(PERMITS_KEPT_FOR.as_millis() > most(LONGEST_WAIT));
-// If a waiter is too new to be warned of a reservation, its first request is still to come.
+// A waiter that has waited for less than `WARNED_AFTER` is not warned of a reservation. Such a
+// waiter sends its next request by itself, because `FIRST_LOOK` is longer.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
 // A hand-off grant waits for its task for at most a tenth of the time of a reservation.
 const _: () = assert!(HANDOFF_LIMIT.as_millis() * 10 <= RESERVATION.as_millis());

@@ -7,12 +7,13 @@ use crate::domain::Mutex;
 
 /// Remembers the newest token of each resource in memory, and rejects older tokens.
 ///
-/// A gate is for a Rust process that keeps the data itself. It forgets all tokens when the process
-/// ends. If the data outlives the process, store the token with the data, in the same transaction.
+/// A gate is for a Rust process that keeps the data itself. The gate forgets all tokens when the
+/// process ends. If the data outlives the process, store the token with the data, in the same
+/// transaction.
 ///
-/// The gate rejects an old token only after it has seen a newer one. So if a holder reads the data,
-/// decides and then writes, it must pass its token before it reads. Otherwise a late write of an
-/// earlier holder may change the data after the read.
+/// The gate rejects an old token only after it has seen a newer token. So if a holder reads the
+/// data, decides and then writes, the holder must pass its token before it reads. Otherwise a late
+/// write of an earlier holder may change the data after the read.
 ///
 /// The gate keeps one token for each resource, until [`forget`](Self::forget) removes it.
 ///
@@ -33,8 +34,8 @@ use crate::domain::Mutex;
 /// ```
 #[derive(Debug, Default)]
 pub struct Gate {
-    /// A task locks an entry only after it has unlocked the map, so a slow write blocks no other
-    /// resource.
+    /// A thread unlocks the map before it locks the token of a resource. So a slow write blocks no
+    /// writes to other resources.
     newest: Mutex<HashMap<String, Arc<Mutex<u64>>>>,
 }
 
@@ -56,14 +57,14 @@ impl Gate {
     /// No other write to `resource` through this gate runs between the check and the end of
     /// `write`.
     ///
-    /// Keep `write` short, because other writers of the same resource block their threads until it
-    /// ends. Writers of other resources do not wait. In `write`, do not use this gate for the same
-    /// resource: the call would wait for itself for ever. If `write` panics, its token still counts
-    /// as seen.
+    /// Keep `write` short, because other writers of the same resource block their threads until
+    /// `write` ends. Writers of other resources do not wait. In `write`, do not use this gate for
+    /// the same resource, because the call would wait for itself for ever. If `write` panics, its
+    /// token still counts as seen.
     ///
     /// # Errors
     ///
-    /// [`Stale`] if a newer token has passed. Then `write` was not called.
+    /// [`Stale`] if a newer token has passed. In this case, `write` was not called.
     ///
     /// # Examples
     ///
@@ -98,7 +99,7 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// [`Stale`] if a newer token has passed. Then do not write.
+    /// [`Stale`] if a newer token has passed. In this case, do not write.
     ///
     /// # Examples
     ///
@@ -113,9 +114,9 @@ impl Gate {
 
     /// Forgets the token of `resource`, which frees its memory.
     ///
-    /// After this call, **any token passes** for `resource`. Call it only in one of two cases: the
-    /// resource no longer exists, so a late write does no harm; or no holder of an older token can
-    /// still run. The call does not wait for a running write.
+    /// After this call, **any token passes** for `resource`. So forget the token only if the
+    /// resource no longer exists, or if no holder of an older token can still run. The call does
+    /// not wait for a running write.
     ///
     /// # Examples
     ///

@@ -2,20 +2,20 @@
 //!
 //! If a holder is paused for longer than its lease, it may write after another holder has acquired
 //! the lock. No lock on Redis can prevent such a late write. A [`FencedLock`](crate::FencedLock)
-//! gives each hold a token, a number that grows from hold to hold. The receiver rejects a write
-//! whose token is lower than the highest token that it has seen.
+//! gives each hold a token, a number that is higher than the tokens of all earlier holds. The
+//! receiver rejects a write whose token is lower than the highest token that it has seen.
 //!
-//! The receiver stores the newest token next to the data. In one step, it compares the tokens, and
-//! writes the data and the new token:
+//! The receiver stores the newest token next to the data. In one step, the receiver compares the
+//! tokens, and writes the data and the new token:
 //!
 //! | the data is in | receiver |
 //! |---|---|
 //! | the memory of a Rust process | [`Gate`] |
 //! | Redis | [`redis`]: scripts that your own Redis client sends |
-//! | an SQL database | a column, and a condition of the `UPDATE`: [the guide](crate::docs::guide::correctness#fencing) |
+//! | an SQL database | a column for the token, and a condition of the `UPDATE`: see [the guide](crate::docs::guide::correctness#fencing) |
 //!
 //! Use only one lock for the data, because tokens of different locks cannot be compared. If Redis
-//! loses the counter of tokens, new tokens cannot be compared with old ones either. A failover may
+//! loses the counter of tokens, new tokens cannot be compared with old tokens. A failover may
 //! lose the last tokens of the counter. The new primary then grants these tokens a second time,
 //! unless the lock is [`replicated`](crate::FencedLock::replicated).
 

@@ -1,9 +1,9 @@
-//! Fenced writes to data in Redis, which your own Redis client sends.
+//! Fenced writes to data in Redis, sent by your own Redis client.
 //!
 //! [`set`], [`hset`] and [`delete`] create a [`Call`]: a script, its keys and its arguments, for
 //! EVAL or EVALSHA. [`script`] creates a `Call` for any other write. The server executes a `Call`
 //! in one step: it compares the token with the newest token that has passed. If the token is older,
-//! the server rejects the call. Otherwise it stores the token and writes.
+//! the server rejects the call. Otherwise the server stores the token and writes the data.
 //!
 //! ```no_run
 //! use leasehold::fence::{self, redis::Call};
@@ -32,7 +32,7 @@
 //!
 //! let call = fence::redis::set("orders:42:total", "15", guard.token());
 //! let reply: (u64, Option<String>) = send(&mut redis, &call)?;
-//! call.read(reply)?; // `Stale` if a newer hold has written; then nothing was written
+//! call.read(reply)?; // `Stale` if a newer hold has written, so this call wrote nothing
 //! # Ok(()) }
 //! ```
 //!
@@ -40,15 +40,15 @@
 //!
 //! For data in the key `KEY`, the key `leasehold_fence:{KEY}` has the newest token, in decimal.
 //! This second key is called the fence. Its braces are a hash tag, so a cluster keeps both keys in
-//! one slot. If `KEY` itself contains a `{`, the fence has a second colon and no braces of its own,
-//! such as `leasehold_fence::{tenant-7}:total`. If the braces in `KEY` are not a hash tag, the
-//! fence is in another slot, and a cluster rejects the call (`CROSSSLOT`).
+//! one slot. If `KEY` itself contains a `{`, the fence is `leasehold_fence::KEY`, such as
+//! `leasehold_fence::{tenant-7}:total`. If the braces in `KEY` are not a hash tag, the fence is in
+//! another slot, and a cluster rejects the call (`CROSSSLOT`).
 //!
 //! - **The fence stays** when the data is [deleted](delete) or expires. Otherwise a late write
-//!   would pass. So each key that was ever written costs one more small key. Delete a fence by hand
-//!   when no holder of an older token can still run.
-//! - The fence stops a late write only if it uses this module, and a token of the same lock as
-//!   other writes. Nothing checks a plain `SET`.
+//!   would pass. So each data key that was ever written leaves a small key in Redis. Delete a fence
+//!   by hand when no holder of an older token can still run.
+//! - The fence stops a late write only if the write uses this module, and a token of the same lock
+//!   as other writes. Nothing checks a plain `SET`.
 //! - `maxmemory-policy` has to be `noeviction`, as for locks: if Redis evicts the fence, a late
 //!   write passes. A late write also passes after a restart or a failover that loses the fence.
 //! - The Redis user needs the ACL permissions for `leasehold_fence:*`, `+eval`, `+evalsha`, `+get`,
@@ -101,8 +101,8 @@ pub struct Call {
 
 /// Methods that return the parts of the command, and read its reply.
 impl Call {
-    /// Returns the text of the script, for EVAL. All calls of [`set`] have the same text, and so
-    /// have all calls of [`hset`] and of [`delete`].
+    /// Returns the text of the script, for EVAL. Each of the functions [`set`], [`hset`] and
+    /// [`delete`] always uses the same text.
     ///
     /// # Examples
     ///
@@ -115,8 +115,8 @@ impl Call {
         &self.source
     }
 
-    /// Returns the SHA-1 hash of the script, for EVALSHA. If the server replies `NOSCRIPT`, it does
-    /// not have the script: send the text with EVAL.
+    /// Returns the SHA-1 hash of the script, for EVALSHA. If the server replies `NOSCRIPT`, send
+    /// the text of the script with EVAL.
     ///
     /// # Examples
     ///
@@ -161,7 +161,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// [`Stale`] if a newer token has passed. Then nothing was written.
+    /// [`Stale`] if a newer token has passed. In this case, nothing was written.
     ///
     /// # Examples
     ///
@@ -247,8 +247,8 @@ pub fn delete(key: impl AsRef<[u8]>, token: u64) -> Call {
 /// In the script, `KEYS` are `keys`, and `ARGV` are `args`.
 ///
 /// All keys share one fence, which belongs to the **first key**. So scripts that write the same
-/// data must have the same first key. The text becomes the body of a Lua function. So its local
-/// variables are separate from those of the fence, and line numbers in errors are those of your
+/// data must have the same first key. The text becomes the body of a Lua function, so its local
+/// variables are separate from the variables of the fence. Errors have the line numbers of your
 /// text.
 ///
 /// If the script fails half way, its first writes and the token stay: see [when a write
@@ -300,7 +300,7 @@ pub enum InvalidScript {
     /// script, and here the text is the body of a function. Remove the line.
     #[error("a script behind a fence must not begin with `#!`; remove that line")]
     Shebang,
-    /// There is no key, and the name of the fence is made from the first key.
+    /// The list of keys is empty, but the name of the fence contains the first key.
     #[error(
         "a script behind a fence needs a key: the newest token is stored next to the first \
          key; pass a key"
@@ -308,10 +308,10 @@ pub enum InvalidScript {
     NoKey,
 }
 
-/// Creates a script of the function `write` and of `pass.lua`.
+/// Creates a script from the function `write` and from `pass.lua`.
 ///
 /// The function comes before `pass.lua`, so it cannot see the local variables of `pass.lua`. Its
-/// body begins on the first line of the script, so line numbers in errors are those of the caller's
+/// body begins on the first line of the script, so errors have the line numbers of the caller's
 /// text.
 fn call(write: &str, mut keys: Vec<Vec<u8>>, mut args: Vec<Vec<u8>>, token: u64) -> Call {
     let pass = include_str!("lua/pass.lua");
@@ -321,8 +321,8 @@ fn call(write: &str, mut keys: Vec<Vec<u8>>, mut args: Vec<Vec<u8>>, token: u64)
     Call { source, keys, args, token }
 }
 
-/// Returns the key of the fence of `key`. It is in the same slot of a cluster, and no two keys have
-/// the same fence.
+/// Returns the fence of `key`. Both keys are in the same slot of a cluster. No two keys have the
+/// same fence.
 fn fence(key: &[u8]) -> Vec<u8> {
     match key.contains(&b'{') {
         true => [b"leasehold_fence::", key].concat(),

@@ -1,4 +1,4 @@
-//! The barrier: its members wait until a number of them has arrived.
+//! The barrier: its members wait until enough of them have arrived.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,20 +19,20 @@ use crate::{
     },
 };
 
-/// A barrier, at which tasks of all processes wait until a number of them has arrived.
+/// A place where tasks of all processes wait until a number of them has arrived.
 ///
-/// A `Barrier` is a name and the number of members, so creating one sends no request. **All clients
-/// must use the same number.** After an opening, the barrier can be used again at once. Each
-/// opening is called a generation. Redisson has no such object.
+/// A `Barrier` contains a name and the number of members that open it. Creating a `Barrier` sends
+/// no request. **All clients must use the same number.** After an opening, the barrier can be used
+/// again at once. Each opening is called a generation. Redisson has no barrier.
 ///
-/// Each waiting task is a member. If the process of a member dies, the member counts for up to 10
-/// seconds. After that, the other members wait until another task arrives. **A process that
-/// restarts within 10 seconds counts twice**, so the barrier may open early. If a process is paused
-/// for more than 10 seconds, its members no longer count. They arrive again when the process
-/// continues.
+/// Each waiting task is a member. If the process of a member dies, the store counts the member for
+/// up to 10 more seconds. After that, another task must arrive instead of this member. **If the
+/// process restarts and its task arrives again within these 10 seconds, the task counts twice**, so
+/// the barrier may open early. If a process is paused for more than 10 seconds, its members no
+/// longer count. When the process continues, its members arrive again.
 ///
-/// **A failover may lose an opening.** Members that have not received the reply before the failover
-/// then wait for the next opening.
+/// **A failover may lose an opening.** If a member received no reply before the failover, it then
+/// waits for the next opening.
 #[doc = example!(barrier:
     "let other = barrier.clone();",
     "let other = tokio::spawn(async move { other.arrive_and_wait().await });",
@@ -55,29 +55,29 @@ impl fmt::Debug for Barrier {
     }
 }
 
-/// The result of an arrival: the barrier has opened.
+/// The result of an arrival, after the barrier has opened.
 #[doc = example!(barrier:
     "let other = barrier.clone();",
     "let other = tokio::spawn(async move { other.arrive_and_wait().await });",
     "if barrier.arrive_and_wait().await?.index == 0 {",
-    "    // … the work that one of them does …",
+    "    // … the work that only one member does …",
     "}",
     "# drop(other);")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Arrived {
-    /// The index of this member, from 0 on. No other member of this generation has the same index.
-    /// The member whose arrival opens the barrier has the highest index.
+    /// The index of this member, counted from 0. No other member of this generation has the same
+    /// index. The member whose arrival opens the barrier has the highest index.
     pub index: u32,
     /// The number of this opening. After a day without an opening, the numbers start again at 1.
     pub generation: u64,
 }
 
-/// The members that the last reply listed.
+/// The members that the last reply of the store listed.
 pub(super) type Present = Mutex<Members>;
 
-/// Awaits `passing` for at most `timeout`. After that, calls `late` with the time waited and the
-/// members of the last reply, to create the error.
+/// Awaits `passing` for at most `timeout`. After a timeout, `late` creates the error from the
+/// waiting time and from the members in the last reply.
 pub(super) async fn in_time<T>(
     name: &Name,
     timeout: Duration,
@@ -121,15 +121,15 @@ impl Barrier {
 
     /// Arrives, and waits until enough members have arrived.
     ///
-    /// Each call is a member, even if several calls come from one process. If the client retries
-    /// the request after a lost reply, the store counts the member once.
+    /// Each call counts as one member, even if several calls come from one process. If the client
+    /// retries the request after a lost reply, the store counts the member once.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not reply for 30 seconds. Then the barrier may have
-    /// opened with this member. [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if
-    /// the store rejects the request. [`Error::ShutDown`] if the client was shut down.
-    /// [`Error::NoRuntime`] outside of tokio.
+    /// [`Error::Unavailable`] if the store did not reply for 30 seconds. In this case, the barrier
+    /// may have opened, and may have counted this member. [`Error::NotReady`], [`Error::Forbidden`]
+    /// and [`Error::Refused`] if the store rejects the request. [`Error::ShutDown`] if the client
+    /// was shut down. [`Error::NoRuntime`] outside of tokio.
     ///
     /// # Cancel safety
     ///
@@ -150,12 +150,12 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// [`Error::MembersMissing`] if too few members have arrived. The error names members that have
-    /// arrived. This member has left before the error returns. If the store does not reply within
-    /// 100 ms, this member leaves in the background: call
-    /// [`Client::shutdown`](crate::Client::shutdown) before the process ends. If the barrier opens
-    /// before this member has left, this member counts, and the other members continue.
-    /// [`Error::Duration`] if the timeout is zero. Other errors as for
+    /// [`Error::MembersMissing`] if too few members have arrived. The error names some of the
+    /// members that have arrived. When the call returns this error, this member has left the
+    /// barrier. If the store does not confirm this within 100 ms, this member leaves in the
+    /// background. In this case, call [`Client::shutdown`](crate::Client::shutdown) before the
+    /// process ends. If the barrier opens before this member has left, this member counts, and the
+    /// other members continue. [`Error::Duration`] if the timeout is zero. Other errors as for
     /// [`arrive_and_wait`](Self::arrive_and_wait).
     ///
     /// # Cancel safety
@@ -174,8 +174,8 @@ impl Barrier {
         Ok(arrived)
     }
 
-    /// Awaits `passing` for at most `timeout`. After that, returns an error with the members that
-    /// have arrived.
+    /// Awaits `passing` for at most `timeout`. After a timeout, returns an error with the members
+    /// that have arrived.
     pub(super) async fn in_time<T>(
         &self,
         timeout: Duration,
@@ -192,8 +192,8 @@ impl Barrier {
         passed
     }
 
-    /// Arrives, and waits until the barrier opens. For a double barrier, `lease` is the lease of a
-    /// member inside. For a barrier, it is `None`.
+    /// Arrives, and waits until the barrier opens. For a double barrier, `lease` is how long a
+    /// member stays inside without a renewal. For a plain barrier, `lease` is `None`.
     pub(super) async fn arrive(
         &self,
         present: &Present,

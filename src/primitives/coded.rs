@@ -1,4 +1,4 @@
-//! Converts keys and values to bytes and back, for the objects that have data.
+//! Converts keys, values and elements to bytes and back, for maps, sets and queues.
 
 use leasehold_link::shown;
 
@@ -9,9 +9,9 @@ use crate::{
     store::MAX_VALUE_BYTES,
 };
 
-/// Returns the bytes of `value`, which belongs to the object `name`. If the bytes are too long, the
-/// error names the value: `what` is its kind, and `of` is its key. If `of` is `None`, the error
-/// names the value by its own bytes.
+/// Encodes `value` for the object `name`. If the bytes are too long, the text of the error contains
+/// `what`, such as `element`, and `of`, which is the key of the value. If `of` is `None`, the text
+/// contains the beginning of the value instead of the key.
 pub(super) fn encode<T, C: Codec<T>>(
     name: &Name,
     codec: &C,
@@ -26,24 +26,24 @@ pub(super) fn encode<T, C: Codec<T>>(
     }
 }
 
-/// Returns the value of `bytes`, which the object `name` contained.
+/// Decodes `bytes`, which the store returned for the object `name`.
 pub(super) fn decode<T>(name: &Name, codec: &impl Codec<T>, bytes: &[u8]) -> Result<T> {
     codec.decode(bytes).map_err(|source| Error::undecodable(name, codec, bytes, source))
 }
 
-/// Returns the error for a key, a value or an element that is longer than allowed.
+/// Returns the error for a key, a value or an element that is too long.
 pub(super) fn too_long(name: &Name, what: String) -> Error {
     Error::ValueTooLong { name: name.clone(), what, most: MAX_VALUE_BYTES }
 }
 
-/// Returns the text by which an error names a key, a value or an element: its kind, and the
-/// beginning of `bytes`.
+/// Returns the text for a key, a value or an element in an error. The text consists of `what` and
+/// the beginning of `bytes`.
 pub(super) fn called(what: &str, bytes: &[u8]) -> String {
     format!("{what} `{}`", shown(&String::from_utf8_lossy(bytes)))
 }
 
-/// `Clone` and `Debug` of an object with elements of the types `$of`, codecs, and further fields.
-/// `derive` would also require both traits of the elements.
+/// Implements `Clone` and `Debug` for an object with elements. `derive` would require that the
+/// element types `$of` implement both traits, too.
 macro_rules! traits {
     ($type:ident<$($of:ident),+; $($codec:ident: $by:ident),+>, $($field:ident),+) => {
         impl<$($of,)+ $($by: Clone),+> Clone for $type<$($of,)+ $($by),+> {

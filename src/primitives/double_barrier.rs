@@ -18,27 +18,28 @@ use crate::{
     },
 };
 
-/// A double barrier. Tasks of all processes enter when a number of them has arrived, and leave when
-/// all of them have ended their work.
+/// A barrier whose members also wait for each other when they leave. Tasks of all processes enter
+/// when enough of them have arrived, and leave when all of them have ended their work.
 ///
-/// A `DoubleBarrier` is a name and the number of members, so creating one sends no request. **All
-/// clients must use the same number**, and must not use the name for a [`Barrier`], too. The
-/// members that enter together are a generation. The next generation enters after all members of
-/// the generation before have left. Redisson has no such object.
+/// A `DoubleBarrier` contains a name and the number of members that enter together. Creating a
+/// `DoubleBarrier` sends no request. **All clients must use the same number.** Do not use the same
+/// name for a [`Barrier`], too. The members that enter together are a generation. The next
+/// generation enters after all members of the previous generation have left. Redisson has no double
+/// barrier.
 ///
-/// As at a [`Barrier`], each waiting task is a member. While a member is inside, a background task
-/// renews its membership every third of the client's [`ttl`](crate::ClientBuilder::ttl). If the
-/// process of a member inside dies, its membership ends at most one ttl later. Then the other
-/// members no longer wait for it.
+/// Each waiting task is a member, as at a [`Barrier`]. While a member is inside, a background task
+/// renews the lease of this member after every third of the client's
+/// [`ttl`](crate::ClientBuilder::ttl). If the process of the member dies, the lease ends at most
+/// one ttl later. After that, the other members no longer wait for this member.
 ///
-/// **A failover may lose an opening**, as at a [`Barrier`]. The members inside then notice by
-/// [`lost`](DoubleBarrierGuard::lost) that they are no longer inside.
+/// **A failover may lose an opening**, as at a [`Barrier`]. After such a failover, the members are
+/// no longer inside, and [`lost`](DoubleBarrierGuard::lost) returns.
 #[doc = example!(double:
     "let other = barrier.clone();",
     "let other = tokio::spawn(async move { other.enter().await?.leave().await });",
     "let guard = barrier.enter().await?;",
-    "// … the work, while both are inside …",
-    "guard.leave().await?.into_result()?; // both have ended it",
+    "// … the work, while both members are inside …",
+    "guard.leave().await?.into_result()?; // both members have left",
     "# drop(other);")]
 #[derive(Clone)]
 pub struct DoubleBarrier {
@@ -79,22 +80,24 @@ impl DoubleBarrier {
         self.barrier.parties()
     }
 
-    /// Arrives, and enters when enough members have arrived and the generation before has left.
+    /// Arrives, and enters when enough members have arrived and the previous generation has left.
     ///
-    /// Each call is a member, even if several calls come from one process. If the client retries
-    /// the request after a lost reply, the store counts the member once. If more members wait than
-    /// can enter together, those that enter first are not chosen by their order of arrival.
+    /// Each call counts as one member, even if several calls come from one process. If the client
+    /// retries the request after a lost reply, the store counts the member once. If more members
+    /// wait than can enter together, the order of arrival does not decide which of them enter
+    /// first.
     ///
     /// # Errors
     ///
     /// As for [`Barrier::arrive_and_wait`]. [`Error::Lost`] if the barrier opened for this member,
-    /// but its membership ended before it received the reply. For example, the process was paused
-    /// for longer than the ttl, or could not reach the store for that time.
+    /// but the lease of this member ended before it received the reply. For example, the process
+    /// was paused, or could not reach the store, for longer than the ttl.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, this member leaves the barrier in the background. If the barrier
-    /// has just opened for this member, the other members have entered and work without it.
+    /// has just opened for this member, the other members have entered and work without this
+    /// member.
     #[doc = example!(double:
         "let other = barrier.clone();",
         "let other = tokio::spawn(async move { other.enter().await?.leave().await });",
@@ -110,10 +113,10 @@ impl DoubleBarrier {
     ///
     /// # Errors
     ///
-    /// [`Error::MembersMissing`] if too few members have arrived, or if members of the generation
-    /// before are still inside. The error names members that have arrived. This member leaves as
-    /// after [`Barrier::arrive_and_wait_within`]. [`Error::Duration`] if the timeout is zero. Other errors as for
-    /// [`enter`](Self::enter).
+    /// [`Error::MembersMissing`] if too few members have arrived, or if members of the previous
+    /// generation are still inside. The error names some of the members that have arrived. After
+    /// the error, this member leaves as after [`Barrier::arrive_and_wait_within`].
+    /// [`Error::Duration`] if the timeout is zero. Other errors as for [`enter`](Self::enter).
     ///
     /// # Cancel safety
     ///
@@ -137,8 +140,8 @@ impl DoubleBarrier {
 /// The proof that this member is inside. If the guard is dropped, the member leaves, and does not
 /// wait for the other members.
 ///
-/// After a drop, a background task makes the member leave **soon**, and can only log an error. To
-/// wait for the other members, call [`leave`](Self::leave).
+/// After a drop, a background task makes the member leave **soon**. If this fails, the task can
+/// only log the error. To wait for the other members, call [`leave`](Self::leave).
 #[doc = example!(double:
     "let other = barrier.clone();",
     "let other = tokio::spawn(async move { other.enter().await?.leave().await });",
@@ -158,21 +161,21 @@ pub struct DoubleBarrierGuard {
 }
 
 impl DoubleBarrierGuard {
-    /// Leaves, waits until all members of this generation have left, and returns whether this
-    /// member had been inside until now.
+    /// Leaves, and waits until all members of this generation have left. Returns whether this
+    /// member was inside until this call.
     ///
     /// If the process of a member has died, the member counts as inside until its lease ends.
     ///
     /// # Errors
     ///
-    /// As for [`Guard::release`]. After such an error, this member leaves in the background.
-    /// [`Error::Unavailable`] also if the store did not reply for 30 seconds during the wait for
-    /// the other members.
+    /// As for [`Guard::release`]. After these errors, this member leaves in the background. The
+    /// call also returns [`Error::Unavailable`] if the store did not reply for 30 seconds during
+    /// the wait for the other members.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the member leaves in the background, and nothing waits for the
-    /// other members.
+    /// If the future is dropped, the member leaves in the background, without a wait for the other
+    /// members.
     #[doc = example!(double:
         "let other = barrier.clone();",
         "let other = tokio::spawn(async move { other.enter().await?.leave().await });",
@@ -183,8 +186,8 @@ impl DoubleBarrierGuard {
         self.leave_noting(&Present::default()).await
     }
 
-    /// Does what [`leave`](Self::leave) does, but waits for at most `timeout`. This member leaves
-    /// in any case.
+    /// Does what [`leave`](Self::leave) does, but waits for at most `timeout`. The member leaves
+    /// even after a timeout.
     ///
     /// # Errors
     ///
@@ -222,7 +225,7 @@ impl DoubleBarrierGuard {
     /// Waits until this member is no longer inside, and returns the reason.
     ///
     /// If the store does not reply to the renewals, the future returns before the lease ends in the
-    /// store. The future borrows nothing. When the member leaves, the future returns
+    /// store. The future does not borrow `self`. When the member leaves, the future returns
     /// [`LostReason::Released`].
     ///
     /// # Cancel safety
@@ -237,10 +240,10 @@ impl DoubleBarrierGuard {
         self.guard.lost()
     }
 
-    /// Returns whether this client may still rely on the fact that this member is inside.
+    /// Returns whether this client may still assume that this member is inside.
     ///
-    /// The call reads a clock and sends no request. After it has returned `false` once, it always
-    /// returns `false`.
+    /// The call reads a clock and sends no request. After a result of `false`, all later results
+    /// are `false`, too.
     #[doc = example!(alone: "assert!(barrier.enter().await?.is_inside());")]
     #[must_use]
     pub fn is_inside(&self) -> bool {
@@ -260,8 +263,8 @@ impl DoubleBarrierGuard {
     }
 }
 
-/// Asks whether all members of `generation` have left. If not, stores the members inside in
-/// `present`.
+/// Asks the store whether all members of `generation` have left. If some are still inside, writes
+/// these members to `present`.
 async fn others(
     store: &RedisStore,
     name: &Name,

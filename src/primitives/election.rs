@@ -22,18 +22,19 @@ use crate::{
     store::{RedisStore, election},
 };
 
-/// The greatest length of a leader's value, in bytes. A client closes its connection if a reply is
-/// much longer, and each observer reads the value.
+/// The maximum length of a leader's value in bytes. Each observer reads the value, and a client
+/// closes its connection if a reply is much longer than this.
 const MOST_VALUE: usize = 64 * 1024;
 
-/// An election: of all candidates, at most one leads at a time.
+/// An election, in which at most one candidate leads at a time.
 ///
-/// An `Election` is a name and some settings, so creating one sends no request. The leader holds
-/// the [`FencedLock`] of the same name, and the token of its hold is its term. A Redisson client
-/// can take part: if it locks the `RFencedLock` of the same name, it leads without a value.
+/// An `Election` contains a name and settings, so creating an `Election` sends no request. The
+/// leader holds the [`FencedLock`] of the same name. The token of this hold is the term of the
+/// leader. A Redisson client can take part: if it locks the `RFencedLock` of the same name, it
+/// leads, but publishes no value.
 ///
-/// Candidates wait for that lock. When the leader steps down, the next candidate acquires the lock,
-/// and leads. If the leader dies, the lock is free after at most the [`ttl`](Self::ttl).
+/// The candidates wait for this lock. When the leader steps down, the next candidate acquires the
+/// lock, and leads. If the leader dies, the lock is free after at most the [`ttl`](Self::ttl).
 ///
 /// **If a leader was paused, it may work for a moment after another candidate has become the
 /// leader.** So send the [`term`](Leadership::term) with each write, to a receiver that rejects
@@ -56,8 +57,8 @@ impl fmt::Debug for Election {
 impl Election {
     pub(crate) fn new(engine: Arc<Engine>, name: Name, ttl: Duration) -> Self {
         let object = Object::new(Kind::Election, name);
-        // Each term needs a new grant. After a hand-off, the owner would be that of the previous
-        // leader, so the record of the previous leader would seem valid.
+        // Each term needs a new grant. After a hand-off, the new leader would have the owner of the
+        // previous leader, so the record of the previous leader in Redis would seem valid.
         let never = LocalHandoff { most: 0, time: Duration::ZERO };
         let lock = Lock::new(engine, object, ttl).with(|settings| settings.local_handoff = never);
         Self { lock: lock.with_tokens() }
@@ -67,10 +68,10 @@ impl Election {
         Self { lock: self.lock.with(change) }
     }
 
-    /// Sets how long a leader counts as leader after it died. Default: the `ttl` of the client, 30
-    /// s.
+    /// Sets how long a dead leader still counts as the leader. Default: the `ttl` of the client,
+    /// which is 30 s by default.
     ///
-    /// A background task renews the lease every third of this time. If the renewals fail, the
+    /// A background task renews the lease after every third of this time. If the renewals fail, the
     /// leader notices the loss before its lease ends in the store.
     #[doc = example!(election: "let election = election.ttl(Duration::from_secs(10));")]
     #[must_use]
@@ -93,7 +94,7 @@ impl Election {
 
 /// Methods of a candidate.
 impl Election {
-    /// Waits until this candidate leads, and publishes `value`, such as its address.
+    /// Waits until this candidate leads, and publishes `value`, for example its address.
     ///
     /// While the store is unreachable, the call waits and retries. Keep the value small.
     ///
@@ -104,8 +105,8 @@ impl Election {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the candidate leaves the election. If it has just won, a
-    /// background task steps down.
+    /// If the future is dropped, the candidate leaves the election. If the candidate has just won,
+    /// a background task makes it step down.
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "assert_eq!(leadership.term(), 1);")]
@@ -140,8 +141,8 @@ impl Election {
         begun.unwrap_or_else(|_| Err(self.unpublished(limit, since.elapsed())))
     }
 
-    /// Returns the error for a candidate that won, but could not publish its value within `rest`,
-    /// the rest of its timeout.
+    /// Returns the error for a candidate that won, but could not publish its value. `rest` is the
+    /// part of the timeout that was left when the candidate won.
     fn unpublished(&self, rest: Duration, waited: Duration) -> Error {
         let name = self.name().clone();
         if rest < SILENCE {
@@ -152,7 +153,7 @@ impl Election {
         Error::silent(name, format!("no reply within {rest:?}"))
     }
 
-    /// Becomes the leader if there is no leader now, and returns `None` otherwise.
+    /// Becomes the leader if there is no leader now. Otherwise returns `None`.
     ///
     /// # Errors
     ///
@@ -175,13 +176,14 @@ impl Election {
     /// Waits until this candidate leads, runs `work` once, steps down, and returns the work's
     /// result.
     ///
-    /// If the call returns the result, this candidate led while the work ran, by this client's
-    /// clock and the last reply of the store. If the leadership is lost, [`on_loss`](Self::on_loss)
-    /// decides how the work stops. The work reads its term by [`LockContext::token`].
+    /// If the call returns the result of the work, this candidate led while the work ran. The
+    /// client concludes this from its clock and from the last reply of the store. If the leadership
+    /// is lost, [`on_loss`](Self::on_loss) decides how the work stops. The work can read the term
+    /// by [`LockContext::token`].
     ///
     /// # Errors
     ///
-    /// As for [`campaign`](Self::campaign). After these errors, the work did not start.
+    /// As for [`campaign`](Self::campaign). If one of these errors occurs, the work did not start.
     /// [`Error::Lost`], with the reason, if the leadership was lost while the work ran. To campaign
     /// again, call `lead` again.
     ///
@@ -205,9 +207,9 @@ impl Election {
 impl Election {
     /// Returns the leader at the moment of the store's reply.
     ///
-    /// If a leader has lost the lock, the call never returns its value. A release may reserve the
-    /// lock for a candidate, for at most 750 ms. The call then returns that candidate as the
-    /// leader, without a value.
+    /// The call never returns the value of a leader that has lost the lock. A release may reserve
+    /// the lock for a candidate, for at most 750 ms. During this time, the call returns this
+    /// candidate as the leader, without a value.
     ///
     /// # Errors
     ///
@@ -226,7 +228,7 @@ impl Election {
         self.lock.engine.ask(name, |store| election::leader(store, name)).await
     }
 
-    /// Returns an observer, whose first result is the present leader.
+    /// Returns an observer. Its first result is the current leader.
     ///
     /// # Errors
     ///
@@ -243,10 +245,11 @@ impl Election {
     }
 }
 
-/// The proof that this candidate leads. If it is dropped, the leader steps down.
+/// The proof that this candidate leads. If this value is dropped, the leader steps down.
 ///
-/// After a drop, a background task steps down **soon**, and can only log an error. To step down
-/// now, first end the work of the leader, then call [`step_down`](Self::step_down).
+/// After a drop, a background task makes the leader step down **soon**. If this fails, the task can
+/// only log the error. To step down now, end the work of the leader, then call
+/// [`step_down`](Self::step_down).
 #[doc = example!(election:
     "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
     "tokio::select! {",
@@ -272,11 +275,11 @@ impl Leadership {
     /// Returns the term, which is the fencing token of this leader.
     ///
     /// The term is greater than the term of every earlier leader, as long as Redis keeps the
-    /// counter. Send the term with each write.
+    /// counter of tokens. Send the term with each write.
     ///
-    /// If Redis loses its data, terms start again at 1. To repair this, find the highest term that
-    /// a receiver has accepted, and call
-    /// [`raise_token`](crate::FencedLock::raise_token) with it:
+    /// If Redis loses its data, the terms start again at 1. To repair the counter, find the highest
+    /// term that a receiver has accepted, and pass this term to
+    /// [`raise_token`](crate::FencedLock::raise_token). For example,
     /// `client.fenced_lock("scheduler")?.raise_token(41).await?` makes the next term 42.
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
@@ -288,14 +291,14 @@ impl Leadership {
         self.guard.token()
     }
 
-    /// Publishes another value, if this candidate still leads **in the store**.
+    /// Publishes another value, if this candidate is still the leader **in the store**.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if this candidate no longer leads. Then nothing was published.
+    /// [`Error::Lost`] if this candidate no longer leads. In this case, nothing was published.
     /// [`Error::ValueTooLong`] if the value is longer than 64 KiB. [`Error::Unavailable`] if the
-    /// store did not reply within the [request timeout](crate::ClientBuilder::request_timeout).
-    /// Then the value may have been published, or may be published later in this term.
+    /// store did not reply within the [request timeout](crate::ClientBuilder::request_timeout). In
+    /// this case, the value may have been published, or may be published later in this term.
     /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store rejects the
     /// request.
     ///
@@ -317,7 +320,7 @@ impl Leadership {
         watch.change(proclaim).await
     }
 
-    /// Steps down, and returns whether this candidate had led until now.
+    /// Steps down, and returns whether this candidate led until this call.
     ///
     /// End the work of the leader before this call, because the next candidate leads at once.
     ///
@@ -370,7 +373,8 @@ impl Leadership {
     /// Waits until this candidate no longer leads, and returns the reason.
     ///
     /// If the store does not reply to the renewals, the future returns before the lease ends in the
-    /// store. The future borrows nothing. After a step-down, it returns [`LostReason::Released`].
+    /// store. The future does not borrow `self`. After a step-down, the future returns
+    /// [`LostReason::Released`].
     ///
     /// # Cancel safety
     ///
@@ -386,8 +390,8 @@ impl Leadership {
 
     /// Returns whether this client may still act as the leader.
     ///
-    /// The call reads a clock and sends no request. After it has returned `false` once, it always
-    /// returns `false`.
+    /// The call reads a clock and sends no request. After a result of `false`, all later results
+    /// are `false`, too.
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "assert!(leadership.is_leader());")]
@@ -426,10 +430,10 @@ impl Leadership {
     }
 }
 
-/// An observer of an election, which returns its leaders one after the other.
+/// An observer of an election. It returns the leaders one after the other.
 ///
-/// If leaders change quickly, the observer may skip some of them, but it always returns the newest
-/// one: see [`next`](Self::next).
+/// If the leaders change quickly, the observer may skip some of them, but it always returns the
+/// newest leader: see [`next`](Self::next).
 #[doc = example!(election:
     "let mut leaders = election.observe()?;",
     "match leaders.next().await? {",
@@ -451,13 +455,13 @@ impl fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Returns the leader. Each call after the first one waits until the leader has changed.
+    /// Returns the leader. Each call except the first one waits until the leader has changed.
     ///
     /// A change is another leader, another value, or no leader (`None`). A pub/sub message
-    /// announces each change. A Redisson client that has won sends no such message. If a message is
-    /// lost or was not sent, the observer notices the change within 4 seconds. When the lease of a
-    /// dead leader ends, the observer notices it at once. While the store is unreachable, the call
-    /// waits and retries.
+    /// announces most changes. A Redisson client that has won sends no message. If there is no
+    /// message, or if the message is lost, the observer notices the change within 4 seconds. When
+    /// the lease of a dead leader ends, the observer notices this end at once. While the store is
+    /// unreachable, the call waits and retries.
     ///
     /// # Errors
     ///
@@ -467,7 +471,7 @@ impl Observer {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, no change is missed: the next call returns it.
+    /// If the future is dropped, no change is lost, because the next call returns the change.
     #[doc = example!(election:
         "let mut leaders = election.observe()?;",
         "assert!(leaders.next().await?.is_none());",
@@ -485,8 +489,8 @@ impl Observer {
     }
 }
 
-/// Returns the leader if it differs from `last`. Otherwise returns when to ask again: when the
-/// lease of the leader may have ended.
+/// Returns the leader if it differs from `last`. Otherwise returns the time until the next request.
+/// The next request is due when the lease of the leader may have ended.
 async fn change(
     store: &RedisStore,
     name: &Name,

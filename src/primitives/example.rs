@@ -1,8 +1,8 @@
 //! Macros for sections of the rustdoc. The macros for examples add the hidden lines that create the
 //! client and the object.
 
-/// The section *Examples* of an item of the async API. Rustdoc hides the lines that create
-/// `$object`.
+/// Writes the section *Examples* of an item of the async API. Rustdoc hides the lines that create
+/// the client and the object.
 macro_rules! example {
     (lock: $($line:expr),+) => {
         $crate::primitives::example!("let lock = client.lock(\"orders:42\")?;": $($line),+)
@@ -85,8 +85,9 @@ macro_rules! example {
     };
 }
 
-/// The sections *Errors* and *Cancel safety* of a method that reads or changes data, or acquires,
-/// and has the errors of the method `$other`, and `$more`.
+/// Writes the sections *Errors* and *Cancel safety* of a method. The method has the errors of the
+/// method `$other`, and the errors in the text `$more`. The words `read`, `change` and `acquire`
+/// select the text about cancel safety.
 macro_rules! like {
     (read $other:literal) => {
         $crate::primitives::like!($other, "Dropping the future has no effect.")
@@ -120,7 +121,7 @@ macro_rules! like {
     };
 }
 
-/// The section *Examples* of an item of the blocking API. The caller passes the line that creates
+/// Writes the section *Examples* of an item of the blocking API. `$object` is the code that creates
 /// the object.
 #[cfg(feature = "blocking")]
 macro_rules! thread_example {

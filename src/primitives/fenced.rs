@@ -1,5 +1,5 @@
-//! The fenced lock: each hold has a token, a number that is higher than the token of the hold
-//! before. Receivers of writes use the token to reject late writes.
+//! The fenced lock: each hold has a token, which is a higher number than the token of the previous
+//! hold. Receivers of writes use the token to reject late writes.
 
 use std::{marker::PhantomData, num::NonZero};
 
@@ -10,30 +10,31 @@ use crate::{
     store,
 };
 
-/// A [`Lock`] whose holds have a fencing token, a number that grows from hold to hold.
+/// A [`Lock`] whose holds have fencing tokens, which are numbers in ascending order.
 ///
-/// The token of a hold is greater than that of every earlier hold, in all processes and
-/// languages, as long as Redis keeps the counter.
+/// The token of a hold is greater than the tokens of all earlier holds, in all processes and
+/// languages, as long as Redis keeps the counter of tokens.
 ///
-/// **A failover may lose the last tokens**, as it may lose the last grants. The new primary then
-/// grants the same tokens to other holders, and a receiver accepts the writes of both holders. If
-/// your deployment has replicas, use [`replicated`](Lock::replicated) with the number of replicas
-/// that a failover can promote, or give the data a version of its own.
+/// **A failover may lose the last grants, and with them the last tokens.** The new primary then
+/// grants the same tokens to other holders, and a receiver accepts the writes of two holders with
+/// the same token. If your deployment has replicas, use [`replicated`](Lock::replicated) with the
+/// number of replicas that a failover can promote, or store a version number with the data.
 ///
 /// No lock on Redis can keep a paused holder from writing late. But a receiver that remembers the
-/// newest token can reject a late write: see [`fence`](crate::fence).
+/// highest token can reject a late write: see [`fence`](crate::fence).
 ///
 /// If Redis loses the counter, tokens start at 1 again. A receiver that has seen a higher token
 /// then rejects the writes of new holders, and accepts late writes of an old holder.
 /// [`raise_token`](Lock::raise_token) repairs the counter: [the
 /// guide](crate::docs::guide::correctness#fencing) shows how.
 ///
-/// **Each name has a counter in Redis that never expires.** If you need fenced locks for many
-/// short-lived names, first read [the guide](crate::docs::guide::correctness#keys-of-tokens).
+/// **For each name, Redis keeps a counter of tokens that never expires.** If you need fenced locks
+/// for many short-lived names, first read [the
+/// guide](crate::docs::guide::correctness#keys-of-tokens).
 ///
 /// In Redisson, a fenced lock is the `RFencedLock` of the same name, with the same counter. A plain
-/// [`Lock`] of the same name is the same lock: only one of them can be held at a time. A hold of
-/// the plain lock has no token.
+/// [`Lock`] of the same name is the same lock, so at most one of the two is held at a time. A hold
+/// of the plain lock has no token.
 #[doc = example!(fenced:
     "let first = lock.acquire().await?;",
     "let token = first.token();",
@@ -44,7 +45,7 @@ use crate::{
     "assert!(lock.run(async |held| held.token()).await?.is_some());")]
 pub type FencedLock = Lock<Fenced>;
 
-/// The guard of a [`FencedLock`], which has a token.
+/// The guard of a [`FencedLock`], with the token of the hold.
 #[doc = example!(fenced:
     "let gate = leasehold::fence::Gate::new();",
     "let guard = lock.acquire().await?;",
@@ -58,7 +59,7 @@ pub type FencedGuard = Guard<FencedLock>;
 pub enum Fenced {}
 
 impl Lock {
-    /// Returns the same lock with holds that have tokens.
+    /// Returns the same lock as a fenced lock.
     pub(crate) fn with_tokens(self) -> FencedLock {
         let Self { engine, object, settings, kind: _ } =
             self.with(|settings| settings.share = Share::FENCED);
@@ -66,8 +67,9 @@ impl Lock {
     }
 }
 
-/// Returns the same lock with another type, such as for a [`MultiLock`](super::MultiLock). Its
-/// holds still have tokens: read them by [`LockContext::token`].
+/// Returns the same lock without [`Fenced`] in its type, for use in a
+/// [`MultiLock`](super::MultiLock). The holds still have tokens, which [`LockContext::token`]
+/// returns.
 impl From<FencedLock> for Lock {
     fn from(FencedLock { engine, object, settings, kind: _ }: FencedLock) -> Self {
         Self { engine, object, settings, kind: PhantomData }
@@ -75,26 +77,26 @@ impl From<FencedLock> for Lock {
 }
 
 impl Lock<Fenced> {
-    /// Raises the counter of tokens to at least `least`, and returns the new value of the counter.
+    /// Raises the counter of tokens to at least `least`, and returns its new value.
     ///
     /// Use this method after Redis has lost the counter. Pass the highest token that any receiver
     /// has seen, then acquire the lock again. The call never lowers the counter, and the store
-    /// executes it in one step. So several clients may call it at the same time. The lock may be
-    /// held or free.
+    /// executes the call in one step. So several clients may call this method at the same time,
+    /// whether the lock is held or free.
     ///
     /// Each token that the store grants later is higher than `least`. **An existing hold keeps its
-    /// token**, so release that hold. One grant draws tokens for up to 63 waiting tasks of the same
-    /// process, too. So up to 63 later holds of that process may also have tokens that receivers
-    /// reject.
+    /// token**, so release this hold. The grant of this hold may have drawn tokens for up to 63
+    /// waiting tasks of the same process, too. So receivers may also reject the tokens of up to 63
+    /// later holds of this process.
     ///
     /// # Errors
     ///
     /// [`Error::TokenTooHigh`] if `least` is greater than 2^53 - 65, because too few tokens would
     /// be left. [`Error::Refused`] if the key of the counter holds no number.
     /// [`Error::Unavailable`] if the store did not reply within the [request
-    /// timeout](crate::ClientBuilder::request_timeout). Then the counter may have been raised, and
-    /// a second call is safe. [`Error::NotReady`] and [`Error::Forbidden`] if the store rejects the
-    /// request.
+    /// timeout](crate::ClientBuilder::request_timeout). In this case, the counter may have been
+    /// raised, and a second call is safe. [`Error::NotReady`] and [`Error::Forbidden`] if the store
+    /// rejects the request.
     ///
     /// # Cancel safety
     ///
@@ -119,8 +121,8 @@ impl Guard<FencedLock> {
     /// Returns the token of this hold. All guards of a hold have the same token.
     ///
     /// The token is greater than the token of every earlier hold of this name, as long as Redis
-    /// keeps the counter. After a failover, the new primary may grant the last tokens a second
-    /// time, unless the lock is [`replicated`](Lock::replicated).
+    /// keeps the counter of tokens. After a failover, the new primary may grant the last tokens a
+    /// second time, unless the lock is [`replicated`](Lock::replicated).
     ///
     /// Send the token with each write. The receiver must reject every token that is lower than the
     /// highest token that it has seen.

@@ -1,4 +1,4 @@
-//! A guard: the value that proves a hold, and releases it.
+//! The guard: a value that proves a hold, and releases this hold.
 
 use std::{future::Future, marker::PhantomData, time::Duration};
 
@@ -16,16 +16,17 @@ use crate::{
 
 /// The guard of a lock or of permits. Dropping the guard releases the lock or the permits.
 ///
-/// `K` is the type that created the guard, such as `Lock`. Each such guard has a shorter name:
-/// [`LockGuard`](crate::LockGuard), [`FencedGuard`](crate::FencedGuard),
+/// `K` is the type that created the guard, such as `Lock`. For each `K`, the guard has a shorter
+/// name: [`LockGuard`](crate::LockGuard), [`FencedGuard`](crate::FencedGuard),
 /// [`SemaphoreGuard`](crate::SemaphoreGuard) and [`ExpirablePermits`](crate::ExpirablePermits).
 ///
-/// A background task releases a dropped guard **soon**, and can only log an error. To release now,
-/// and to learn whether the hold had lasted, call [`release`](Self::release). Before `main`
-/// returns, call [`Client::shutdown`](crate::Client::shutdown), which completes pending releases.
+/// After a drop, a background task releases the hold **soon**. If the release fails, the task can
+/// only log the error. To release now, and to learn whether the hold lasted until the release, call
+/// [`release`](Self::release). Before `main` returns, call
+/// [`Client::shutdown`](crate::Client::shutdown), which completes pending releases.
 ///
 /// A guard may move to another task or thread. A guard is not `Clone`. To get a second guard of a
-/// lock, call [`reenter`](Self::reenter): Redis then counts two guards.
+/// lock, call [`reenter`](Self::reenter), which raises the hold count in Redis.
 #[doc = example!(lock:
     "use leasehold::Release;",
     "let guard = lock.acquire().await?;",
@@ -54,26 +55,27 @@ impl<K> Guard<K> {
         LockContext::new(self.held.watch.clone())
     }
 
-    /// Releases the hold, and returns whether it had lasted until now.
+    /// Releases the hold, and returns whether the hold lasted until this call.
     ///
     /// If the hold was lost before, the call returns `Ok` with [`Release::NotHeld`], because the
-    /// work is already done. That work may have overlapped with the work of another holder.
+    /// work is already done. This work may have overlapped with the work of another holder.
     /// [`Release::into_result`] turns `NotHeld` into an error.
     ///
-    /// If a failover happens during the release, the new primary may not have the hold. The call
-    /// then reports [`LostReason::InDoubt`], because there are two possible reasons: the old
-    /// primary executed the release, or the hold was lost before.
+    /// If a failover happens during the release, the new primary may not have the hold. In this
+    /// case, the call reports [`LostReason::InDoubt`], because there are two possible reasons: the
+    /// old primary executed the release, or the hold was lost before.
     ///
     /// If some permits of the guard were lost, the call releases the rest. If another client has
-    /// deleted the semaphore, the call releases no permits, because the release would create
-    /// permits that no client has set.
+    /// deleted the semaphore, the call releases no permits, because the release would create the
+    /// semaphore again.
     ///
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the store did not reply within the [release
     /// timeout](crate::ClientBuilder::release_timeout). The release continues in the background. If
-    /// it never succeeds, a lease ends the hold. [`Error::NotReady`], [`Error::Forbidden`] and
-    /// [`Error::Refused`] if the store rejected the request.
+    /// the release never succeeds, the hold ends with its lease, if it has one.
+    /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store rejected the
+    /// request.
     ///
     /// # Cancel safety
     ///
@@ -98,11 +100,11 @@ impl<K> Guard<K> {
     /// Runs `work` under this guard, releases the guard, and returns the outcome.
     ///
     /// If the lock is lost while the work runs, [`Lock::run`](crate::Lock::run) returns only an
-    /// error. This method also returns the result of the work, if the work completed.
+    /// error. This method returns the result of the work, too, if the work completed.
     ///
     /// If the hold is lost, [`on_loss`](crate::Lock::on_loss) decides how the work stops. Work
-    /// under a [`Semaphore`](crate::Semaphore) is cancelled. If the work panics, the guard is
-    /// released, and the panic continues.
+    /// under permits of a [`Semaphore`](crate::Semaphore) is always cancelled. If the work panics,
+    /// the guard is released, and the panic continues.
     ///
     /// # Cancel safety
     ///
@@ -124,8 +126,8 @@ impl<K> Guard<K> {
         run::run(self.held, self.on_loss, work).await
     }
 
-    /// Releases the guard after its work has completed. If the hold was lost before, returns its
-    /// name and the reason.
+    /// Releases the guard after the work has completed. If the hold was lost before the release,
+    /// returns the name of the lock and the reason.
     #[cfg(feature = "blocking")]
     pub(crate) async fn release_after_run(self) -> Option<Loss> {
         run::release_after_run(self.held).await
@@ -133,11 +135,11 @@ impl<K> Guard<K> {
 
     /// Waits until the hold is over, and returns the reason.
     ///
-    /// The future borrows nothing, so you can create several and move them. When the last guard of
-    /// the hold is released, the future returns [`LostReason::Released`].
+    /// The future does not borrow `self`, so you can create several futures and move them. When the
+    /// last guard of the hold is released, the future returns [`LostReason::Released`].
     ///
     /// The client does not renew the permits of a [`Semaphore`](crate::Semaphore), so it can notice
-    /// their loss only after it has reconnected.
+    /// the loss of these permits only after it has reconnected.
     ///
     /// # Cancel safety
     ///
@@ -155,8 +157,8 @@ impl<K> Guard<K> {
 
     /// Returns whether this client may still rely on the hold.
     ///
-    /// The call reads a clock and sends no request. After it has returned `false` once, it always
-    /// returns `false`.
+    /// The call reads a clock and sends no request. After a result of `false`, all later results
+    /// are `false`, too.
     #[doc = example!(lock: "assert!(lock.acquire().await?.is_held());")]
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -167,8 +169,8 @@ impl<K> Guard<K> {
     ///
     /// If this hold came from a hand-off within the process, the previous hold had the same owner.
     ///
-    /// The [ids](Self::ids) of permits contain their owner, and the caller may use them later. So
-    /// after this call, the permits are not handed off to another task of this process.
+    /// The [ids](Self::ids) of permits contain the owner, and the caller may use these ids later.
+    /// So after this call, the permits are not handed off to another task of this process.
     #[doc = example!(lock:
         "let guard = lock.acquire().await?;",
         "assert!(guard.owner().as_str().starts_with(client.id()));")]
@@ -193,20 +195,20 @@ impl<K> Guard<K> {
 impl<K> Guard<Lock<K>> {
     /// Leaves the lock held until its lease ends, without further renewals.
     ///
-    /// A process can call this before it ends, to keep other processes out for a while. For
-    /// example, cron starts a job on several machines, but only one machine should run it: see [the
-    /// guide](crate::docs::guide::recipes#cron-job). The call sends no request, so it works while
-    /// Redis is unreachable.
+    /// A process can call this method before it ends, so that other processes cannot acquire the
+    /// lock for a while. For example, cron starts a job on several machines, but only one machine
+    /// should run the job: see [the guide](crate::docs::guide::recipes#cron-job). The call sends no
+    /// request, so it works while Redis is unreachable.
     ///
     /// A lock with a fixed [`lease`](crate::Lock::lease) stays held until that lease ends. Any
     /// other lock stays held for at most its [`ttl`](crate::Lock::ttl).
     /// [`Lock::force_release`](crate::Lock::force_release) frees the lock earlier.
     /// [`Client::shutdown`](crate::Client::shutdown) does not free it.
     ///
-    /// The call also ends the other guards of this hold, which [`reenter`](Self::reenter) made:
+    /// The call also ends the other guards of this hold, which [`reenter`](Self::reenter) created:
     /// they no longer prove a hold. Readers of one process share a hold. If other readers still
-    /// hold it, the call only drops this guard: the hold continues, and the last reader releases
-    /// it.
+    /// share this hold, the call only drops this guard. The hold then continues until the last
+    /// reader releases it.
     #[doc = example!(lock:
         "let lock = lock.lease(Duration::from_secs(30 * 60));",
         "lock.acquire().await?.forget();",
@@ -219,9 +221,9 @@ impl<K> Guard<Lock<K>> {
 
     /// Acquires the lock once more for the same owner, and returns a second guard.
     ///
-    /// The lock is free when all of its guards are released. The call raises the hold count in
-    /// Redis by one, as a second `lock()` of one Java thread does. The call also renews the lease,
-    /// unless the lease is fixed. The second guard has the same token.
+    /// The lock is free when all guards of this hold are released. The call raises the hold count
+    /// in Redis by one, as a second `lock()` of the same Java thread does. The call also renews the
+    /// lease, unless the lease is fixed. The second guard has the same token.
     ///
     /// # Errors
     ///
@@ -244,28 +246,29 @@ impl<K> Guard<Lock<K>> {
         Ok(Self::new(self.held.watch.reenter_in_time().await?, self.on_loss))
     }
 
-    /// Writes to other keys of the same Redis, if this hold still exists **in the store**.
+    /// Writes to other keys of this Redis, if the hold still exists **in the store**.
     ///
-    /// One script checks the hold and writes. So a late write changes nothing, whatever the clocks
-    /// show. The script executes all of `writes` in their order, or none. If `writes` is empty, the
-    /// script only checks the hold. Keep the data small, because renewals use the same connection.
-    /// [The guide](crate::docs::guide::correctness#guarded-writes) describes when this protection
-    /// is enough.
+    /// One script checks the hold and executes the writes. So a write after the end of the hold
+    /// changes nothing, whatever the clocks show. The script executes all of `writes` in their
+    /// order, or none of them. If `writes` is empty, the script only checks the hold. Keep the data
+    /// small, because renewals use the same connection. [The
+    /// guide](crate::docs::guide::correctness#guarded-writes) describes when this protection is
+    /// enough.
     ///
     /// # Errors
     ///
     /// - [`Error::Lost`] if the hold is over, in this process or in the store. Nothing was written.
     /// - [`Error::Unavailable`] if no reply came within the [request
-    ///   timeout](crate::ClientBuilder::request_timeout). Then the write **may have happened, or
-    ///   may still happen** while this hold lasts. The client never sends the write twice. After a
-    ///   release of the lock, the write cannot happen.
+    ///   timeout](crate::ClientBuilder::request_timeout). In this case, the write **may have
+    ///   happened, or may still happen** while this hold lasts. The client never sends the write
+    ///   twice. After a release of the lock, the write cannot happen.
     /// - [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store rejected the
     ///   request. Nothing was written. For example, `Refused` is the error of a write to the key of
     ///   the lock, or to a field of a key that is not a hash.
     /// - [`Error::Duration`] if a time in `writes` is invalid.
-    /// - [`Error::PartialWrite`] if the Redis user lacks the ACL permission for a later write. The
-    ///   writes before it stay.
-    /// - [`Error::Unsupported`] for the guard of a read lock, because other readers share it.
+    /// - [`Error::PartialWrite`] if the Redis user has the ACL permission for the first writes, but
+    ///   not for a later write. The first writes stay.
+    /// - [`Error::Unsupported`] for the guard of a read lock, because other readers share the hold.
     ///
     /// # Cancel safety
     ///
@@ -281,7 +284,7 @@ impl<K> Guard<Lock<K>> {
     /// let guard = Client::with_store(&store).lock("stock:42")?.acquire().await?;
     /// guard.write([Write::set("stock:42:left", "7"), Write::delete("stock:42:draft")]).await?;
     ///
-    /// store.lose("stock:42"); // others may have acquired the lock by now
+    /// store.lose("stock:42"); // another client may have acquired the lock by now
     /// let late = guard.write([Write::set("stock:42:left", "6")]).await;
     /// assert!(matches!(late, Err(Error::Lost { .. })));
     /// assert_eq!(store.value("stock:42:left").as_deref(), Some(&b"7"[..]));
@@ -291,16 +294,16 @@ impl<K> Guard<Lock<K>> {
         guarded::write(&self.held.watch, writes.into_iter().collect()).await
     }
 
-    /// Runs your Lua script on the server, if this hold still exists there.
+    /// Runs your Lua script on the server, if this hold still exists in the store.
     ///
-    /// The server checks the hold and runs your script in one step. Your text becomes the body of a
-    /// Lua function with the parameters `KEYS` and `ARGV`. The call returns the result of the
-    /// function as a [`Value`], of at most 250 kB. While the script runs, the server executes no
-    /// other command.
+    /// The server checks the hold and runs your script in one step. The text of your script becomes
+    /// the body of a Lua function with the parameters `KEYS` and `ARGV`. The call returns the
+    /// result of this function as a [`Value`] of at most 250 kB. While the script runs, the server
+    /// executes no other command.
     ///
     /// **Redis does not roll back**: if the script fails half way, its earlier writes stay. If the
-    /// script rejects a change, let it return a value, such as `return {'NOSTOCK'}`, and not an
-    /// error.
+    /// script decides not to make a change, let it return a value, such as `return {'NOSTOCK'}`,
+    /// instead of an error.
     ///
     /// # Errors
     ///
@@ -356,20 +359,20 @@ impl<K> Guard<Lock<K>> {
 #[must_use = "the hold may have been lost before: `into_result()` makes that an error"]
 #[non_exhaustive]
 pub enum Release {
-    /// The hold had ended before this release, so the work may have overlapped with the work of
+    /// The hold had ended before this release. The work may have overlapped with the work of
     /// another holder.
     NotHeld {
         /// The name of the object that was no longer held.
         name: Name,
         /// Why the hold was over.
         reason: LostReason,
-        /// The current holder, or the waiter for which the lock is reserved, if the store returned
-        /// one.
+        /// The current holder, or the waiter for which the lock is reserved. `None` if the store
+        /// returned neither of them.
         holder: Option<Holder>,
     },
-    /// The hold lasted until this release. The lock is now free, or passed to the next waiter.
+    /// The hold lasted until this release. The lock is now free, or was passed to the next waiter.
     Released,
-    /// Other guards of the same hold keep it.
+    /// The hold continues, because it has other guards.
     StillHeld {
         /// The number of the other guards.
         count: u32,
@@ -381,7 +384,7 @@ impl Release {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold was lost before.
+    /// [`Error::Lost`] if the hold was lost before the release.
     #[doc = example!(lock:
         "lock.acquire().await?.release().await?.into_result()?;",
         "",

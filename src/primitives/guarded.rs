@@ -20,7 +20,7 @@ pub(super) async fn eval(watch: &Watch, script: Script) -> Result<Value> {
     watch.guarded(&Work::Script(script)).await
 }
 
-/// Returns an error if the write would change the lock `name`, or if its time is out of range.
+/// Rejects a write that would change the lock `name` or has an invalid time.
 fn possible(write: &Write, name: &Name) -> Result<()> {
     if write.key == name.as_str().as_bytes() {
         let words = "a guarded write cannot change the key of its own lock; choose another key";

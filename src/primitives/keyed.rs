@@ -1,5 +1,5 @@
-//! Creates the synchronizers of one key of a map, or of one element of a set, with the names that
-//! Redisson gives them.
+//! Creates the synchronizers of one key of a map, or of one element of a set, with the same names
+//! as in Redisson.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,8 @@ use crate::{
     store::keys::of_entry,
 };
 
-/// Creates the synchronizers of the keys of the map or set `name`, with the settings of the client.
+/// Creates the synchronizers of map keys or of set elements. `name` is the name of the map or the
+/// set. `ttl` and `replicas` are settings of the client.
 #[derive(Clone)]
 pub(crate) struct Keyed {
     pub(super) engine: Arc<Engine>,

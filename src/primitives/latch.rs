@@ -1,4 +1,4 @@
-//! The latch: closed until its count reaches 0.
+//! The latch: tasks wait until its count reaches 0.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::{
 /// A counter at which tasks wait. When clients have counted it down to 0, the latch opens, and all
 /// waiters continue.
 ///
-/// A `Latch` is only a name, so creating one sends no request. A latch that no client has
-/// [`set`](Self::set) is open. In Redisson, it is the `RCountDownLatch` of the same name.
+/// A `Latch` contains only a name, so creating a `Latch` sends no request. A latch that no client
+/// has [`set`](Self::set) is open. In Redisson, a latch is the `RCountDownLatch` of the same name.
 ///
 /// **If the store loses the data of a latch, the latch is open**, as in Redisson, and no client
 /// notices the loss. So after [`wait`](Self::wait), check the condition for which you waited, such
@@ -26,7 +26,7 @@ use crate::{
 /// **A [`count_down`](Self::count_down) before [`set`](Self::set) is lost.** So set the latch
 /// before any client can count it down.
 ///
-/// A thousand waiting tasks of one client send the store no more requests than one task.
+/// A thousand waiting tasks of one client together send no more requests than one waiting task.
 #[doc = example!(latch:
     "ready.set(2).await?;",
     "for _ in 0..2 {",
@@ -65,12 +65,12 @@ impl Latch {
 
 /// Methods that wait for the opening.
 impl Latch {
-    /// Waits until the latch is open, also while the store is unreachable.
+    /// Waits until the latch is open. While the store is unreachable, the call waits and retries.
     ///
-    /// The call returns if the latch was open at some moment during the call. When the call
-    /// returns, the latch may be closed again. If the latch opens, and is set again before the
-    /// client's next request, the call may not notice the opening. **The call also returns if the
-    /// store has lost the latch**, so check the condition for which you waited.
+    /// When the call returns, the latch was open at some moment during the call, but may be closed
+    /// again. If the latch opens, and is set again before the client's next request, the call may
+    /// not notice the opening. **The call also returns if the store has lost the latch**, so check
+    /// the condition for which you waited.
     ///
     /// # Errors
     ///
@@ -111,16 +111,16 @@ impl Latch {
 
 /// Methods that read or change the count.
 impl Latch {
-    /// If the latch is open, closes it with this count, and returns whether it did so.
+    /// Closes an open latch with this count, and returns whether the latch was open.
     ///
-    /// A latch that has opened may be set again. A waiter that has not yet noticed the opening then
-    /// keeps waiting.
+    /// A latch that has opened may be set again. If a waiter has not yet noticed the opening, it
+    /// then waits for the next opening.
     ///
     /// # Errors
     ///
     /// [`Error::ZeroCount`] if `count` is 0. [`Error::Unavailable`] if the store did not reply
-    /// within the [request timeout](crate::ClientBuilder::request_timeout). Then the change may
-    /// have happened. [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and
+    /// within the [request timeout](crate::ClientBuilder::request_timeout). In this case, the
+    /// change may have happened. [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and
     /// [`Error::WrongType`] if the store rejects the request.
     ///
     /// # Cancel safety
@@ -162,7 +162,7 @@ impl Latch {
         self.change(Change::CountDown).await.map(at_least_none)
     }
 
-    /// Returns the count that is left. It is 0 if the latch is open.
+    /// Returns the count that is left. The count of an open latch is 0.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl Latch {
             .map(at_least_none)
     }
 
-    /// Opens the latch, whatever its count, and returns whether it was closed.
+    /// Opens the latch, whatever its count, and returns whether the latch was closed.
     ///
     /// Unlike Redisson's `delete()`, the call wakes the waiters, in Rust and in Java.
     ///

@@ -23,23 +23,25 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A lock that at most one holder has at a time, in all processes together.
+/// A lock with at most one holder at a time, in all processes together.
 ///
-/// A `Lock` is a name and some settings. Creating a `Lock` sends no request, so you may keep it,
-/// clone it, or create it again for each use. In Redisson, it is the `RLock` of the same name.
+/// A `Lock` contains a name and settings. Creating a `Lock` sends no request, so you may keep a
+/// `Lock`, clone it, or create a new `Lock` for each use. In Redisson, a `Lock` is the `RLock` of
+/// the same name.
 ///
-/// A `Lock` is **not reentrant**: a task that acquires it twice waits for itself. If your task
-/// already holds the lock, call [`Guard::reenter`] on its guard instead.
+/// A `Lock` is **not reentrant**: a task that acquires it twice waits for itself for ever. If your
+/// task already holds the lock, call [`Guard::reenter`] on its guard instead.
 ///
 /// By default, a background task renews the hold until its guard is dropped. If the holder's
-/// process dies, the lock is free at most 30 seconds later. With [`lease`](Self::lease), the hold
-/// is **never renewed**: it ends after that time, even if the work continues.
+/// process dies, the lock is free at most 30 seconds later. With a fixed [`lease`](Self::lease),
+/// the hold is **never renewed**: it ends when the lease is over, even if the work continues.
 ///
 /// Waiters of one process acquire in the order in which they came. While the lock is contended,
 /// waiters of different processes also acquire in this order, with exceptions that [the
 /// guide][crate::docs::guide] describes.
 ///
-/// `K` is `()`, or [`Fenced`](crate::Fenced) for a [`FencedLock`](crate::FencedLock).
+/// `K` is `()` for a plain lock, and [`Fenced`](crate::Fenced) for a
+/// [`FencedLock`](crate::FencedLock).
 ///
 /// # Examples
 ///
@@ -91,8 +93,8 @@ impl Lock {
     }
 }
 
-/// Settings. The first acquisition checks them, and returns [`Error::Duration`] for a duration that
-/// Redis cannot store.
+/// Settings. If Redis cannot store the duration of a setting, the first acquisition returns
+/// [`Error::Duration`].
 impl<K> Lock<K> {
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(&mut self.settings);
@@ -119,8 +121,7 @@ impl<K> Lock<K> {
         &self.engine
     }
 
-    /// Returns how long a grant of this lock lasts without a renewal, and whether the watchdog
-    /// renews it.
+    /// Returns the lease of a grant of this lock, and whether the watchdog renews it.
     pub(crate) fn terms(&self) -> (Duration, bool) {
         (self.settings.lease.unwrap_or(self.settings.ttl), self.settings.lease.is_none())
     }
@@ -158,7 +159,8 @@ impl<K> Lock<K> {
         }
     }
 
-    /// Acquires the read side while `other` holds the write side. Waits for a reply until `until`.
+    /// Acquires the read side during the write hold `other`. Waits for the reply until `until` at
+    /// the latest.
     pub(crate) async fn acquire_under_write(
         &self,
         other: &Watch,
@@ -166,14 +168,15 @@ impl<K> Lock<K> {
     ) -> Result<Guard<Self>> {
         let lost = |reason| Error::Lost { name: self.name().clone(), reason };
         if !other.is_of(&self.engine) {
-            // Tasks of one client share a read hold. If `other` belongs to another client, the
-            // client of this lock has no record of that writer. So its later readers would join the
-            // read hold while that writer writes.
+            // Tasks of one client share a read hold. If `other` belongs to another client, this
+            // client has no record of the writer. So later readers of this client would join the
+            // read hold while the writer still writes.
             return Err(Error::NotWriting { name: self.name().clone() });
         }
         other.remaining().map_err(lost)?;
-        // The hold now also has a reader in the store. After a hand-off, the next task would have
-        // no record of this reader, so the hold is not handed off.
+        // From now on, the owner of the write hold may also have a read hold in the store. After a
+        // hand-off, the next task would have no record of this read hold. So the write hold is not
+        // handed off.
         other.note_read_under_write();
         let request =
             AcquireRequest { writer: Some(other.claim().owner.clone()), ..self.request()? };
@@ -188,7 +191,7 @@ impl<K> Lock<K> {
 impl<K> Lock<K> {
     /// Acquires the lock, waiting until it is free.
     ///
-    /// While the store is unreachable, the call waits and retries. To limit the whole wait, use
+    /// While the store is unreachable, the call waits and retries. To limit the wait, use
     /// [`acquire_within`](Self::acquire_within).
     ///
     /// # Errors
@@ -206,11 +209,11 @@ impl<K> Lock<K> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is safe: if the store still grants its request, a background task
-    /// releases the grant. If that grant has drawn a fencing token, the token stays unused, which
-    /// does no harm. A future that is neither polled nor dropped keeps its position among the
-    /// waiters of this process. If the store has granted its request, no other client can acquire
-    /// the lock until the ttl is over.
+    /// Dropping the future is safe: if the store still grants the request of the future, a
+    /// background task releases the lock. A fencing token of this grant stays unused, which does no
+    /// harm. If the future is neither dropped nor polled, it keeps its position among the waiters
+    /// of this process. If the store then grants the request of the future, no other client can
+    /// acquire the lock until the ttl is over.
     #[doc = example!(lock: "let guard = lock.acquire().await?;")]
     pub async fn acquire(&self) -> Result<Guard<Self>> {
         let request = self.request()?;
@@ -219,8 +222,8 @@ impl<K> Lock<K> {
 
     /// Acquires the lock, waiting for at most `timeout`.
     ///
-    /// The call returns within the timeout, in any state of the network. A call after a timeout
-    /// starts at the end of the queue.
+    /// The call returns within the timeout, in any state of the network. After a timeout, the next
+    /// call starts at the end of the wait queue.
     ///
     /// # Errors
     ///
@@ -246,8 +249,8 @@ impl<K> Lock<K> {
 
     /// Acquires the lock if it is free now, and returns `None` if it is not.
     ///
-    /// The call sends one request and does not join the queue. So a loop of such calls may never
-    /// acquire a lock for which other clients wait. To wait, use
+    /// The call sends one request and does not join the wait queue. So a loop of these calls may
+    /// never acquire a lock for which other clients wait. To wait, use
     /// [`acquire_within`](Self::acquire_within).
     ///
     /// # Errors
@@ -279,8 +282,9 @@ impl<K> Lock<K> {
 
     /// Acquires the lock, runs `work` under it, releases it, and returns the work's result.
     ///
-    /// If the call returns the result, the lock was held while the work ran, as far as this client's
-    /// clock and the last reply of the store show. Otherwise it returns an error.
+    /// If the call returns the result of the work, the lock was held while the work ran. The client
+    /// concludes this from its clock and from the last reply of the store. Otherwise the call
+    /// returns an error.
     ///
     /// If the lock is lost, [`on_loss`](Self::on_loss) decides how the work stops. If the work
     /// panics, the lock is released, and the panic continues. After the work, the call waits for
@@ -289,9 +293,9 @@ impl<K> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As for [`acquire`](Self::acquire). After these errors, the work did not start.
+    /// As for [`acquire`](Self::acquire). If one of these errors occurs, the work did not start.
     /// [`Error::Lost`], with the reason, if the lock was lost while the work ran. This error does
-    /// not show whether the work completed. If you need to know, or if you need the result of work
+    /// not show whether the work completed. If you need this information, or the result of work
     /// that completed after a loss, use [`Guard::run`].
     ///
     /// # Cancel safety
@@ -330,7 +334,7 @@ impl<K> Lock<K> {
         self.acquire_within(timeout).await?.run(work).await.into_result()
     }
 
-    /// Does what [`run`](Self::run) does if the lock is free now, and returns `None` if it is not.
+    /// Does what [`run`](Self::run) does if the lock is free now. Otherwise returns `None`.
     ///
     /// # Errors
     ///
@@ -355,7 +359,7 @@ impl<K> Lock<K> {
 }
 
 /// Requests about the lock that need no hold. A release may reserve the lock for a waiter, for at
-/// most 750 ms. These requests treat that waiter as the holder.
+/// most 750 ms. During this time, these requests treat the waiter as the holder.
 impl<K> Lock<K> {
     /// Returns whether the lock is held, or reserved for a waiter.
     ///
@@ -371,8 +375,8 @@ impl<K> Lock<K> {
         Ok(self.engine.holder(&self.object).await?.is_some())
     }
 
-    /// Returns the holder of the lock with its hold count and its remaining lease, or `None` if the
-    /// lock is free.
+    /// Returns the holder of the lock, or `None` if the lock is free. The result includes the hold
+    /// count and the remaining lease.
     ///
     /// If this client has an [`application`](crate::ClientBuilder::application), a second request
     /// reads the client info that the holder's client publishes: see [`Holder::client`]. If the
@@ -395,9 +399,9 @@ impl<K> Lock<K> {
         self.engine.known_holder(&self.object).await
     }
 
-    /// Returns the hold count of `owner`: 0 if `owner` does not hold the lock.
+    /// Returns the hold count of `owner`, or 0 if `owner` does not hold the lock.
     ///
-    /// The count is 1 for an owner for which the lock is reserved.
+    /// If the lock is reserved for `owner`, the count is 1.
     ///
     /// # Errors
     ///
@@ -414,16 +418,17 @@ impl<K> Lock<K> {
         self.engine.held_by(&self.object, owner).await
     }
 
-    /// Takes the lock from its holder, wakes a waiter, and returns whether the lock was held.
+    /// Ends the current hold, wakes a waiter, and returns whether the lock was held.
     ///
     /// **The holder continues to work** until it notices the loss. If another task of its process
-    /// waits for this lock, the holder notices at once. Otherwise it notices at its next renewal.
+    /// waits for this lock, the holder notices the loss at once. Otherwise the holder notices the
+    /// loss at its next renewal.
     ///
     /// # Errors
     ///
     /// As for [`holder`](Self::holder). After [`Error::Unavailable`], the lock may have been
-    /// released. The client does not retry the request, because a retry might take the lock from
-    /// the next holder.
+    /// released. The client does not retry the request, because a retry might end the hold of the
+    /// next holder.
     ///
     /// # Cancel safety
     ///
@@ -436,12 +441,12 @@ impl<K> Lock<K> {
         self.engine.force_release(&self.object).await
     }
 
-    /// Sets the lease of the hold of `owner` to `lease` from now, and returns whether `owner` holds
-    /// the lock.
+    /// Sets the lease of the hold of `owner` to `lease` from now. Returns whether `owner` holds the
+    /// lock.
     ///
     /// Use this method for a hold that has no guard in this process. For example, another process
-    /// has called [`forget`](LockGuard::forget) on its guard. If a read-write lock has other holders,
-    /// a shorter lease takes effect when they have released the lock.
+    /// has called [`forget`](LockGuard::forget) on its guard. If a read-write lock has other
+    /// holders, a shorter lease takes effect when these holders have released the lock.
     ///
     /// # Errors
     ///
@@ -460,7 +465,7 @@ impl<K> Lock<K> {
         self.engine.renew_hold(claim).await
     }
 
-    /// Releases the hold of `owner`, whatever its hold count, and returns whether `owner` held the
+    /// Releases the hold of `owner`, whatever its hold count. Returns whether `owner` held the
     /// lock.
     ///
     /// Use this method for a hold that has no guard in this process: see
@@ -470,8 +475,8 @@ impl<K> Lock<K> {
     /// # Errors
     ///
     /// As for [`holder`](Self::holder). After [`Error::Unavailable`], the hold may have been
-    /// released. The client does not retry the request: if the first request released the hold, the
-    /// reply to the second one would be `false`.
+    /// released. The client does not retry the request, because the reply to a retry would be
+    /// `false` if the first request released the hold.
     ///
     /// # Cancel safety
     ///
@@ -492,8 +497,8 @@ impl<K> Lock<K> {
     /// works under the hold.
     ///
     /// The call first writes a record, a [`ForcedRelease`](crate::ForcedRelease). The record has
-    /// the name of the lock, the owner, the time, and at most 256 characters of `by`. Redis keeps
-    /// the last 100 records of all locks together: see
+    /// the name of the lock, the owner, the time, and at most 256 characters of `by`, which names
+    /// the operator. Redis keeps the last 100 records of all locks together: see
     /// [`Client::forced_releases`](crate::Client::forced_releases).
     ///
     /// **The holder continues to work** until it notices the loss, as after

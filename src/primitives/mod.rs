@@ -1,9 +1,9 @@
 //! The public primitives. Each primitive passes a claim to the engine, and returns a guard. A
 //! primitive starts no tasks.
 //!
-//! A primitive leaves loops and timers to the engine, with two exceptions. `run.rs` has a timer,
-//! which limits the grace period after a loss. `multi.rs` has a loop and a timer, which limits how
-//! long a multi-lock keeps granted members while it waits for a busy one.
+//! A primitive leaves loops and most timers to the engine. As an exception, `run.rs` has a timer
+//! that limits the grace period after a loss. `multi.rs` has a loop, and a timer that limits how
+//! long a multi-lock keeps granted members while it waits for a busy member.
 
 mod barrier;
 mod coded;

@@ -3,25 +3,24 @@
 //! A multi-lock consists of its members, and has no keys of its own in Redis. Each member is
 //! granted, renewed, handed off and released like any other lock.
 //!
-//! An acquisition tries all missing members at the same time. If some of the members are busy, the
-//! acquisition waits for the first busy member, in the order of their names:
+//! An acquisition tries to acquire all missing members at the same time. If some members are busy,
+//! the acquisition waits for the busy member whose name comes first:
 //!
-//! - At first, the acquisition releases the members after the busy one, and keeps the members
+//! - At first, the acquisition releases the members after the busy member, and keeps the members
 //!   before it. The acquisition keeps these members while the holder of the busy member changes,
-//!   because then the queue moves.
-//! - If a check finds the same holder as the check before, or after the last of [`HOLDER_LOOKS`]
-//!   checks, the acquisition releases all members. The acquisition then waits, without a member,
-//!   until the busy member is granted.
+//!   because each change shows that the wait queue moves.
+//! - If a check finds the same holder as the previous check, the acquisition releases all members.
+//!   It also releases them after [`HOLDER_LOOKS`] checks. Then the acquisition waits until the busy
+//!   member is granted, and holds no member during this wait.
 //!
 //! Multi-locks never wait for each other in a circle, because all of them acquire in the same
-//! order. A Redisson multi-lock, or a task with nested locks, may acquire in another order. So it
-//! may wait for a member of this multi-lock while this multi-lock waits for one of its locks. In
-//! this case, the holder of the busy member does not change, so this multi-lock releases its
-//! members.
+//! order. A Redisson multi-lock, or a task with nested locks, may acquire in another order. So the
+//! holder of the busy member may itself wait for a member that this multi-lock keeps. In this case,
+//! the holder of the busy member does not change, so this multi-lock releases its members.
 //!
 //! While the server of one member sends no reply, the other members should stay free for other
 //! clients. So if a server has not replied for half a second after another member was granted, the
-//! multi-lock releases its members and then waits.
+//! multi-lock releases its members, and waits without them.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -47,12 +46,12 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Several locks that a task acquires together: it holds all of them, or none.
+/// Several locks that a task acquires together. The task holds all of them, or none.
 ///
 /// Each member is a [`Lock`], with or without tokens, or a side of a
 /// [`ReadWriteLock`](crate::ReadWriteLock). Members may belong to different clients and servers.
-/// Each member keeps its own settings. The fixed lease of a member begins when that member is
-/// granted.
+/// Each member keeps its own settings. If a member has a fixed lease, the lease begins when this
+/// member is granted.
 ///
 /// Each member is an ordinary lock in Redis: other tasks, processes and Redisson clients may
 /// acquire it alone, or together with other locks. If all members are free, an acquisition takes
@@ -61,15 +60,16 @@ use crate::{
 /// **Two multi-locks never deadlock**, whatever the order of their members. While a multi-lock
 /// waits for a busy member, it keeps other members only while the holder of the busy member
 /// changes, and for at most ten seconds. So there is no deadlock with other clients either. For
-/// example, a client with Redisson's `getMultiLock` holds A and waits for B, while this multi-lock
-/// holds B and waits for A. Then this multi-lock releases B.
+/// example, a Redisson client with `getMultiLock` holds A and waits for B, while this multi-lock
+/// holds B and waits for A. In this case, this multi-lock releases B.
 ///
 /// **A multi-lock may starve**, because it queues for only one member at a time. If other clients
-/// repeatedly acquire single members, the multi-lock waits longer than they do. If they hold a
-/// member for longer than 0.25 s, the multi-lock may wait without a bound.
+/// repeatedly acquire single members, the multi-lock waits longer than these clients. If they hold
+/// a member for longer than 0.25 s, the multi-lock may wait without a bound.
 ///
-/// If members belong to different clients of the **same** server, they must have different names.
-/// Otherwise the multi-lock waits for itself. Like a [`Lock`], a multi-lock is not reentrant.
+/// If members belong to different clients of the **same** server, these members must have different
+/// names. Otherwise the multi-lock waits for itself. Like a [`Lock`], a multi-lock is not
+/// reentrant.
 #[doc = example!(both:
     "let guard = both.acquire().await?;",
     "assert!(client.lock(\"to\")?.try_acquire().await?.is_none());",
@@ -79,7 +79,7 @@ use crate::{
     "both.run(async |_held| { /* move the money */ }).await?;")]
 #[derive(Clone, Debug)]
 pub struct MultiLock {
-    /// Sorted by their objects, so first by name.
+    /// Sorted by object: first by name, then by kind.
     members: Vec<Lock>,
     on_loss: OnLoss,
 }
@@ -87,7 +87,7 @@ pub struct MultiLock {
 impl MultiLock {
     /// Creates a multi-lock of `members`, without a request.
     ///
-    /// If `members` contain a lock twice, it is one member. To use a
+    /// A lock that occurs twice in `members` counts as one member. To use a
     /// [`FencedLock`](crate::FencedLock) as a member, convert it by [`Lock::from`].
     ///
     /// # Errors
@@ -104,8 +104,8 @@ impl MultiLock {
         "assert_eq!(guard.member(\"orders:42\").and_then(|order| order.token()), Some(1));")]
     pub fn new(members: impl IntoIterator<Item = impl Into<Lock>>) -> Result<Self> {
         let mut given: Vec<Lock> = members.into_iter().map(Into::into).collect();
-        // Of a plain lock and a fenced lock with the same name, the loop below keeps the first one,
-        // so the fenced lock is sorted first.
+        // If a plain lock and a fenced lock have the same name, the loop below keeps the first of
+        // them. So the fenced lock is sorted before the plain lock.
         given.sort_by(|one, other| {
             one.object.cmp(&other.object).then(is_fenced(other).cmp(&is_fenced(one)))
         });
@@ -124,8 +124,8 @@ impl MultiLock {
         }
     }
 
-    /// Sets what [`run`](Self::run) does with work when a member is lost. Default: it cancels the
-    /// work.
+    /// Sets what [`run`](Self::run) does with work when a member is lost. Default: the work is
+    /// cancelled.
     ///
     /// The setting `on_loss` of a member has no effect.
     #[doc = example!(both:
@@ -139,8 +139,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As for [`Lock::acquire`]: the error of the first member that has one. After an error, no
-    /// member is held.
+    /// As for [`Lock::acquire`]. If several members fail, the call returns the error of the first
+    /// of them. After an error, no member is held.
     ///
     /// # Cancel safety
     ///
@@ -157,8 +157,8 @@ impl MultiLock {
     /// # Errors
     ///
     /// As for [`Lock::acquire_within`]. [`Error::TimedOut`] names the member for which the call
-    /// waited. After an error, the granted members are released. If the time is over, a background
-    /// task releases them.
+    /// waited. After an error, the granted members are released. If the timeout is over, a
+    /// background task releases them.
     ///
     /// # Cancel safety
     ///
@@ -176,12 +176,12 @@ impl MultiLock {
         self.gather(Some(timeout)).await
     }
 
-    /// Acquires all members if they are free now, and returns `None` if one of them is busy.
+    /// Acquires all members if they are free now. Returns `None` if a member is busy.
     ///
-    /// The call sends one request for each member, all at the same time, and waits for no busy
-    /// member. Before it returns `None` or an error, it releases the members that were granted. If
-    /// a release has no reply within the [release timeout](crate::ClientBuilder::release_timeout),
-    /// it continues in the background.
+    /// The call sends one request for each member, all at the same time, and does not wait for busy
+    /// members. Before the call returns `None` or an error, it releases the members that were
+    /// granted. If a release has no reply within the [release
+    /// timeout](crate::ClientBuilder::release_timeout), this release continues in the background.
     ///
     /// # Errors
     ///
@@ -240,8 +240,8 @@ async fn wait(member: &Lock, within: Option<Deadline>) -> Result<LockGuard> {
     }
 }
 
-/// Returns when two requests in a row find the same holder, when a request fails or has no reply
-/// within `silence`, or after [`HOLDER_LOOKS`] requests.
+/// Returns when two requests in a row find the same holder. Also returns when a request fails or
+/// has no reply within `silence`, or after [`HOLDER_LOOKS`] requests.
 async fn until_holder_is_stable(member: &Lock, silence: Duration) {
     let mut before = None;
     for _ in 0..HOLDER_LOOKS {
@@ -264,8 +264,7 @@ struct Gathered<'a> {
     silence: Duration,
 }
 
-/// A member that a request could not acquire: it is busy (`error` is `None`), or there was an
-/// error.
+/// A member that a request could not acquire. If `error` is `None`, the member is busy.
 struct Missing {
     at: usize,
     error: Option<Error>,
@@ -284,13 +283,13 @@ impl<'a> Gathered<'a> {
         Self { members, guards, silence: MEMBER_SILENCE }
     }
 
-    /// Acquires all members, waiting for each busy one.
+    /// Acquires all members, waiting for each busy member.
     async fn gather(&mut self, within: Option<Deadline>) -> Result<()> {
         while let Some(missing) = self.try_missing(within).await {
             match missing.error {
                 Some(error) if !error.is_transient() => return Err(error),
-                // The store may be unreachable for long, so the acquisition holds no member
-                // meanwhile. If the error becomes permanent, `wait_for` returns it.
+                // The store of this member may be unreachable for long, so the acquisition holds no
+                // member during the wait. If the error becomes permanent, `wait_for` returns it.
                 Some(_) => {
                     self.guards.fill_with(|| None);
                     self.wait_for(missing.at, within).await?;
@@ -301,9 +300,9 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    /// Tries all missing members at the same time, until all members are held, or one is missing.
-    /// Returns the missing member with a permanent error, if there is one, or else the first
-    /// missing member. Returns `None` if all members are held.
+    /// Tries to acquire all missing members at the same time. Returns `None` when all members are
+    /// held. Otherwise returns the first member with a permanent error. If there is no permanent
+    /// error, returns the first missing member.
     async fn try_missing(&mut self, within: Option<Deadline>) -> Option<Missing> {
         loop {
             // A member may have been lost while the acquisition waited for another member. This
@@ -320,10 +319,11 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// Tries all missing members at the same time, once each. Returns those that are still missing.
+    /// Sends one request for each missing member, all at the same time. Returns the members that
+    /// are still missing.
     ///
     /// After the first member is held, the call waits for the remaining replies for at most
-    /// `silence`, because other clients may want the members that it holds.
+    /// `silence`, because other clients may want the held members.
     async fn try_once(&mut self, within: Option<Deadline>) -> Vec<Missing> {
         let (members, mut missing) = (self.members, vec![]);
         let until = within.map(|within| within.until);
@@ -357,7 +357,7 @@ impl<'a> Gathered<'a> {
         missing
     }
 
-    /// Keeps the guard of the member `at`, or returns the member if it was not acquired.
+    /// Keeps the guard of the member `at`. If the member was not acquired, returns it as missing.
     fn note(&mut self, at: usize, tried: Result<Option<LockGuard>>) -> Option<Missing> {
         match tried {
             Ok(Some(guard)) => self.guards[at] = Some(guard),
@@ -376,7 +376,7 @@ impl<'a> Gathered<'a> {
     }
 
     /// Acquires the busy member `at`. During the wait, keeps only the members before `at`, and
-    /// releases these when the holder of the busy member no longer changes.
+    /// releases these members when the holder of the busy member no longer changes.
     async fn wait_for(&mut self, at: usize, within: Option<Deadline>) -> Result<()> {
         let member = &self.members[at];
         let mut wait = Box::pin(wait(member, within));
@@ -395,8 +395,7 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    /// Releases the held members, and waits for the replies until the deadline of the caller at the
-    /// latest.
+    /// Releases the held members, and waits for the replies until the deadline of the caller.
     async fn release(self, within: Option<Deadline>) {
         // The results do not matter, because no work was done under the members. If a release
         // fails, it continues in the background.
@@ -410,8 +409,9 @@ impl<'a> Gathered<'a> {
 
 /// The guard of a [`MultiLock`]. Dropping the guard releases all members.
 ///
-/// A dropped guard is released **soon**, by a background task, which can only log an error. To
-/// release now, and to learn whether each hold had lasted, call [`release`](Self::release).
+/// After a drop, a background task releases the members **soon**. If a release fails, the task can
+/// only log the error. To release now, and to learn whether each hold lasted until its release,
+/// call [`release`](Self::release).
 #[doc = example!(both:
     "let guard = both.acquire().await?;",
     "// … the work …",
@@ -465,8 +465,8 @@ impl MultiGuard {
         "assert_eq!((name.as_str(), reason), (\"to\", leasehold::LostReason::NotOwned));"
     );
 
-    /// Releases all members after the work has completed. Returns the first member that was lost
-    /// before, if one was.
+    /// Releases all members after the work has completed. If members were lost before the release,
+    /// returns the loss of the first of them.
     pub(crate) async fn release_after_run(self) -> Option<Loss> {
         let each = self.guards.into_iter().map(|guard| release_after_run(guard.held));
         join_all(each).await.into_iter().flatten().next()
@@ -474,8 +474,9 @@ impl MultiGuard {
 
     /// Returns the holds of all members, ordered by name.
     ///
-    /// A guarded write by a member checks only the hold of that member. So write each value by the
-    /// member that protects it. If several values must change together, protect them by one lock.
+    /// A guarded write by a member checks only the hold of that member. So write each value through
+    /// the member that protects this value. If several values must change together, protect them by
+    /// one lock.
     #[doc = example!(both: "assert_eq!(both.acquire().await?.members().len(), 2);")]
     #[must_use]
     pub fn members(&self) -> &[LockContext] {
@@ -484,9 +485,9 @@ impl MultiGuard {
 
     /// Returns the hold of the member `name`.
     ///
-    /// Use it to read the owner and the token of the member, and for guarded writes. A guarded
-    /// write checks only the hold of this member: see [`members`](Self::members). If members of
-    /// different clients have the same name, the call returns one of them.
+    /// Use this hold to read the owner and the token of the member, and for guarded writes. A
+    /// guarded write checks only the hold of this member: see [`members`](Self::members). If
+    /// members of different clients have the same name, the call returns one of them.
     #[doc = example!(both:
         "use leasehold::Write;",
         "let guard = both.acquire().await?;",
@@ -499,20 +500,20 @@ impl MultiGuard {
     }
 }
 
-/// A view of the holds of all members of a [`MultiLock`], for work that runs under it.
+/// A view of the holds of a [`MultiLock`], for work that runs under this lock.
 ///
-/// A `MultiContext` is cheap to clone. It cannot release the members, and they may be released
-/// while a `MultiContext` exists.
+/// A `MultiContext` is cheap to clone. A `MultiContext` cannot release the members, and does not
+/// keep them held.
 #[doc = example!(both:
     "# async fn step() {}",
     "let work = both.run(async |held| {",
     "    for _ in 0..3 {",
-    "        held.check()?; // before each side effect",
+    "        held.check()?; // check before each side effect",
     "        step().await;",
     "    }",
     "    Ok::<(), leasehold::Error>(())",
     "});",
-    "work.await??; // the lock's error, then the work's own")]
+    "work.await??; // first the error of the lock, then the error of the work")]
 #[derive(Clone, Debug)]
 pub struct MultiContext {
     members: Arc<[LockContext]>,

@@ -9,7 +9,7 @@ use crate::{
     store::data::{Cursor, Page},
 };
 
-/// The rest of the last page, and the cursor of the next page.
+/// The unread part of the current page, and the cursor of the next page.
 pub(super) struct Pages {
     read: IntoIter<Vec<u8>>,
     /// `None` after the last page.
@@ -21,8 +21,8 @@ impl Pages {
         Self { read: vec![].into_iter(), cursor: Some(Cursor::default()) }
     }
 
-    /// Returns the next key, value or element of `name`. `ask` reads a page. If an entry is too
-    /// long, returns an error. The next call continues after that entry.
+    /// Returns the next key, value or element of `name`. `ask` requests a page from the store. If
+    /// an entry is too long, returns an error. The next call continues after this entry.
     pub(super) async fn next(
         &mut self,
         name: &Name,

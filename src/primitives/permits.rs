@@ -16,23 +16,25 @@ use crate::{
     store::permits::{self, Change},
 };
 
-/// A number of permits, each with a lease. The permits of a dead process come back.
+/// A semaphore whose permits have leases. The permits of a dead process become free again.
 ///
-/// An `ExpirableSemaphore` is a name and some settings, so creating one sends no request. In
-/// Redisson, it is the `RPermitExpirableSemaphore` of the same name.
+/// An `ExpirableSemaphore` contains a name and settings. Creating an `ExpirableSemaphore` sends no
+/// request. In Redisson, an `ExpirableSemaphore` is the `RPermitExpirableSemaphore` of the same
+/// name.
 ///
 /// By default, a background task renews the permits until their guard is dropped. If the holder's
-/// process dies, the permits are free again at most 30 seconds later. With [`lease`](Self::lease),
-/// permits are **never renewed**: they are free again after that time, even if the work continues.
+/// process dies, the permits are free again at most 30 seconds later. With a fixed
+/// [`lease`](Self::lease), permits are **never renewed**: they are free again when the lease is
+/// over, even if the work continues.
 ///
 /// There are no permits until a client sets their number by [`set_if_absent`](Self::set_if_absent).
-/// **If the store loses its data, it loses this number.** Then there are no permits until a client
-/// sets the number again, and waiting clients log a warning. So call `set_if_absent` before each
-/// acquisition, and not only when the program starts.
+/// **If the store loses its data, it loses this number.** After this loss, there are no permits
+/// until a client sets the number again, and waiting clients log a warning. So call `set_if_absent`
+/// before each acquisition, and not only when the program starts.
 ///
 /// **Do not use both names `x` and `{x}`.** As in Redisson, each of these two semaphores has its
-/// own number of free permits, but they share one set of leases. So if a permit of one semaphore
-/// expires, it may be added to the free permits of the other semaphore.
+/// own number of free permits, but both semaphores share one set of leases. So if a permit of one
+/// semaphore expires, it may be added to the free permits of the other semaphore.
 #[doc = example!("let permits = client.expirable_semaphore(\"printers\")?;":
     "permits.set_if_absent(3).await?;",
     "",
@@ -46,7 +48,7 @@ pub struct ExpirableSemaphore {
     settings: Settings,
 }
 
-/// The guard of an [`ExpirableSemaphore`]. Dropping it releases its permits.
+/// The guard of an [`ExpirableSemaphore`]. Dropping the guard releases its permits.
 #[doc = example!(permits:
     "let guard = permits.acquire_many(2).await?;",
     "assert_eq!(guard.release().await?, leasehold::Release::Released);")]
@@ -61,8 +63,8 @@ impl fmt::Debug for ExpirableSemaphore {
     }
 }
 
-/// Settings. The first acquisition checks them, and returns [`Error::Duration`] for a duration that
-/// Redis cannot store.
+/// Settings. If Redis cannot store the duration of a setting, the first acquisition returns
+/// [`Error::Duration`].
 impl ExpirableSemaphore {
     pub(crate) fn new(engine: Arc<Engine>, object: Object, ttl: Duration) -> Self {
         Self { engine, object, settings: Settings::new(ttl) }
@@ -101,8 +103,8 @@ impl ExpirableSemaphore {
     /// Acquires a permit, waiting until one is free.
     ///
     /// Tasks of one client acquire in the order in which they came. So if one task waits for many
-    /// permits, later tasks wait behind it. While no client has set the number of permits, the call
-    /// waits, too.
+    /// permits, later tasks wait behind this task. While no client has set the number of permits,
+    /// the call waits, too.
     ///
     /// # Errors
     ///
@@ -110,14 +112,14 @@ impl ExpirableSemaphore {
     /// [`Error::WrongType`] if the store rejects the request and a retry cannot help.
     /// [`Error::NotReady`] if the server's memory is full. [`Error::ShutDown`] if the client was
     /// shut down. [`Error::NoRuntime`] outside of tokio. If the permits are
-    /// [`replicated`](Self::replicated), also the errors of a replicated
+    /// [`replicated`](Self::replicated), the call also returns the errors of a replicated
     /// [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is safe: if the store still grants its request, a background task
-    /// releases the permit, or its lease ends. A future that is neither polled nor dropped keeps
-    /// its position among the waiters of this process.
+    /// Dropping the future is safe: if the store still grants the request of the future, a
+    /// background task releases the permit, or its lease ends. If the future is neither dropped nor
+    /// polled, it keeps its position among the waiters of this process.
     #[doc = example!(permits:
         "let guard = permits.acquire().await?;",
         "assert_eq!(guard.permits(), 1);")]
@@ -128,7 +130,7 @@ impl ExpirableSemaphore {
     /// Acquires a permit, runs `work` under it, releases it, and returns the work's result.
     ///
     /// If the permit is lost, [`on_loss`](Self::on_loss) decides how the work stops. If the work
-    /// needs several permits, or a limited wait, call another `acquire` method, then
+    /// needs several permits, or a limited wait, call another `acquire` method, and then
     /// [`Guard::run`].
     ///
     /// # Errors
@@ -151,12 +153,12 @@ impl ExpirableSemaphore {
         self.acquire().await?.run(work).await.into_result()
     }
 
-    /// Acquires `count` permits under one guard: all of them at the same time.
+    /// Acquires `count` permits at the same time, under one guard.
     ///
     /// # Errors
     ///
     /// As for [`acquire`](Self::acquire). [`Error::ZeroCount`] if `count` is 0, and
-    /// [`Error::TooMany`] if it is greater than 7 000.
+    /// [`Error::TooMany`] if `count` is greater than 7 000.
     ///
     /// # Cancel safety
     ///
@@ -206,7 +208,7 @@ impl ExpirableSemaphore {
         Ok(self.guard(self.engine.acquire_within(&request, timeout).await?))
     }
 
-    /// Acquires a permit if one is free now, by one request.
+    /// Acquires a permit by one request. Returns `None` if no permit is free now.
     ///
     /// # Errors
     ///
@@ -221,7 +223,7 @@ impl ExpirableSemaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires `count` permits if all of them are free now, and returns `None` if they are not.
+    /// Acquires `count` permits if all of them are free now. Otherwise returns `None`.
     ///
     /// # Errors
     ///
@@ -239,7 +241,8 @@ impl ExpirableSemaphore {
 
 /// Methods that read or change the number of permits.
 impl ExpirableSemaphore {
-    /// Sets the number of permits if no number is set, and returns whether it did so.
+    /// Sets the number of permits, unless a number is already set. Returns `true` if this call has
+    /// set the number.
     ///
     /// # Errors
     ///
@@ -257,10 +260,10 @@ impl ExpirableSemaphore {
         Ok(self.change(change).await? == 1)
     }
 
-    /// Sets the number of permits, free and held together.
+    /// Sets the total number of permits, free and held.
     ///
     /// If more than `count` permits are held, the number of free permits is negative until enough
-    /// of them are released.
+    /// permits are released.
     ///
     /// # Errors
     ///
@@ -277,13 +280,13 @@ impl ExpirableSemaphore {
         self.change(change).await.map(drop)
     }
 
-    /// Adds permits, or removes some if `count` is negative.
+    /// Adds permits, or removes permits if `count` is negative.
     ///
     /// If more permits are removed than are free, the number of free permits becomes negative.
     ///
     /// If the client retries the request after a lost reply, the store adds the permits only once.
-    /// A second call adds them again. After [`Error::Unavailable`], the permits may have been
-    /// added, so a second call may add them twice.
+    /// A second call adds the permits again. After [`Error::Unavailable`], the permits may have
+    /// been added, so a second call may add them twice.
     ///
     /// # Errors
     ///
@@ -334,7 +337,7 @@ impl ExpirableSemaphore {
         Ok(self.counts().await?.held)
     }
 
-    /// Returns the number of permits, free and held together. It is 0 if no client has set it.
+    /// Returns the total number of permits, free and held. The number is 0 if no client has set it.
     ///
     /// # Errors
     ///
@@ -354,8 +357,7 @@ impl ExpirableSemaphore {
 
 /// Operations on one permit by its id, whichever client holds it.
 impl ExpirableSemaphore {
-    /// Takes the permit `id` from its holder, wakes a waiter, and returns whether the permit was
-    /// held.
+    /// Releases the permit `id`, wakes a waiter, and returns whether the permit was held.
     ///
     /// **The holder continues to work** until it notices the loss at its next renewal.
     ///
@@ -375,7 +377,7 @@ impl ExpirableSemaphore {
         Ok(self.change(Change::Release(id)).await? == 1)
     }
 
-    /// Extends the lease of the permit `id` to at least `lease` from now, and returns whether the
+    /// Extends the lease of the permit `id` to at least `lease` from now. Returns whether the
     /// permit is held.
     ///
     /// The call never shortens a lease, because the holder relies on its length. To take a permit
@@ -397,10 +399,9 @@ impl ExpirableSemaphore {
         Ok(self.time_left(id, Some(lease)).await?.is_some())
     }
 
-    /// Returns how long the lease of the permit `id` still lasts, or `None` if the permit is not
-    /// held.
+    /// Returns the remaining lease of the permit `id`. Returns `None` if the permit is not held.
     ///
-    /// The time is [`Duration::MAX`] if a Redisson client holds the permit without a lease.
+    /// If a Redisson client holds the permit without a lease, the result is [`Duration::MAX`].
     ///
     /// # Errors
     ///
@@ -436,8 +437,8 @@ impl Guard<ExpirableSemaphore> {
     /// Returns the ids of the permits of this guard.
     ///
     /// The caller may use the ids later. So after a call of this method or of
-    /// [`owner`](Self::owner), a release goes to the store. The permits are not handed off to
-    /// another task of this process. The store never grants the same id again.
+    /// [`owner`](Self::owner), the client releases the permits in the store, and does not hand them
+    /// off to another task of this process. The store never grants the same id again.
     #[doc = example!(permits:
         "let guard = permits.acquire().await?;",
         "assert_eq!(guard.ids().len(), 1);",

@@ -17,14 +17,15 @@ use crate::{
 
 /// A queue of elements. If a worker crashes, its element is not lost.
 ///
-/// A `Queue` is a name, a codec and settings, so creating one sends no request. In Redisson, it is
-/// the `RQueue` or the `RBlockingQueue` of the same name. If Java uses the queue, too, set the
-/// [codec](crate::codec) that Java uses. Both languages can push and take elements.
+/// A `Queue` contains a name, a codec and settings. Creating a `Queue` sends no request. In
+/// Redisson, a `Queue` is the `RQueue` or the `RBlockingQueue` of the same name. If Java uses the
+/// queue, too, set the [codec](crate::codec) that Java uses. Both languages can push and take
+/// elements.
 ///
 /// A worker [claims](Self::claim) an element, works on it, and calls [`done`](Claim::done). Until
 /// that call, the element belongs to the claim, which has a lease. If the worker dies, the element
 /// goes back to the head of the queue when the lease ends. So **workers process each element at
-/// least once**, and some elements twice: make the work idempotent.
+/// least once**, and some elements twice. Make the work idempotent.
 ///
 /// Java's `poll` and `take` have no claims. If a Java process takes an element and dies, the
 /// element is lost.
@@ -51,8 +52,8 @@ impl<T> Queue<T> {
     }
 }
 
-/// Settings. The first claim checks them, and returns [`Error::Duration`] for a duration that Redis
-/// cannot store.
+/// Settings. If Redis cannot store the duration of a setting, the first claim returns
+/// [`Error::Duration`].
 impl<T, C> Queue<T, C> {
     /// Sets the codec of the elements. Default: [`Text`].
     ///
@@ -73,8 +74,8 @@ impl<T, C> Queue<T, C> {
     lasts!("leasehold::Client", "queue::<String>", "claim", "worker");
 
     /// Sets how a waiting worker notices a new element. Default: by pub/sub messages, and by
-    /// requests by a timer, because a push by Java sends no message. So the worker notices an
-    /// element of Java after at most 0.32 s plus a round trip, and later if the server is slow.
+    /// requests at intervals, because Java sends no message after a push. So the worker notices an
+    /// element from Java after at most 0.32 s plus a round trip, or later if the server is slow.
     ///
     /// With [`WaitStrategy::Polling`], you set the interval of the requests, and the client does
     /// not subscribe to messages.
@@ -132,7 +133,7 @@ impl<T, C> Queue<T, C> {
 
 /// Methods that push, claim and remove elements.
 impl<T, C: Codec<T>> Queue<T, C> {
-    /// Appends an element, and returns how many elements the queue then has.
+    /// Appends an element, and returns the new number of elements in the queue.
     ///
     /// If the client retries the request after a lost reply, the store appends the element only
     /// once.
@@ -144,10 +145,10 @@ impl<T, C: Codec<T>> Queue<T, C> {
         self.append(&[self.bytes(value)?]).await
     }
 
-    /// Appends several elements in order, by one request: all of them, or none.
+    /// Appends several elements in order by one request. Appends all of them, or none.
     ///
-    /// While the server appends them, it executes no other command. So push a million elements in
-    /// several calls.
+    /// While the server appends the elements, it executes no other command. So push a million
+    /// elements in several calls.
     #[doc = like!("push", "As for [`push`](Self::push).")]
     #[doc = example!(jobs:
         "let more = [\"resize 1.png\", \"resize 2.png\"].map(str::to_owned);",
@@ -172,24 +173,23 @@ impl<T, C: Codec<T>> Queue<T, C> {
 
     /// Claims the first element, waiting until there is one.
     ///
-    /// Waiting tasks of one client claim in the order in which they came. Only one of them sends
-    /// requests at a time. If a Leasehold client pushes an element, a waiting task claims it at
-    /// once. **If Java pushes an element, a waiting task claims it after at most 0.32 s plus a
+    /// Waiting tasks of one client claim in the order in which they came. Only one waiting task
+    /// sends requests at a time. If a Leasehold client pushes an element, a waiting task claims it
+    /// at once. **If Java pushes an element, a waiting task claims it after at most 0.32 s plus a
     /// round trip**, because Java sends no message. If the server is slow, the claim comes later.
-    /// [`wait_strategy`](Self::wait_strategy) changes this time.
+    /// [`wait_strategy`](Self::wait_strategy) changes this limit.
     ///
     /// # Errors
     ///
     /// As for [`Lock::acquire`]. [`Error::Codec`] if the codec cannot read the element, and
     /// [`Error::ValueTooLong`] if the element has more than 100,000 bytes. Only Java can push such
-    /// an element. After both errors, the element is in the list `leasehold_queue__aside:{NAME}`,
+    /// an element. After either error, the element is in the list `leasehold_queue__aside:{NAME}`,
     /// so that it is not lost and does not block the queue. The worker can claim the next element.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is safe: if its request has claimed an element, or claims one later, a
-    /// background task gives the element back. If that task fails, the element goes back when the
-    /// lease ends.
+    /// Dropping the future is safe: if the request of the future claims an element, a background
+    /// task gives the element back. If this task fails, the element goes back when the lease ends.
     #[doc = example!(jobs:
         "jobs.push(\"a\").await?;",
         "let claim = jobs.claim().await?;",
@@ -209,7 +209,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         self.open(self.lock.acquire_within(timeout).await).await
     }
 
-    /// Claims the first element by one request, or returns `None` if the queue is empty now.
+    /// Claims the first element by one request. Returns `None` if the queue is empty now.
     #[doc = like!(acquire "claim" and "[`Error::Unavailable`] if the store did not reply within \
         the request timeout.")]
     #[doc = example!(jobs: "assert!(jobs.try_claim().await?.is_none());")]
@@ -220,14 +220,15 @@ impl<T, C: Codec<T>> Queue<T, C> {
         }
     }
 
-    /// Removes the first element and returns it, or `None` if the queue is empty. Workers process
-    /// such an element **at most once**.
+    /// Removes and returns the first element. Returns `None` if the queue is empty. Workers process
+    /// a popped element **at most once**.
     ///
     /// If the caller dies, the element is lost. To prevent such a loss, use [`claim`](Self::claim).
-    /// A pop sends two requests: it claims the element, and calls [`done`](Claim::done) at once.
+    /// A pop sends two requests: the first request claims the element, and the second request ends
+    /// the claim as [`done`](Claim::done).
     #[doc = like!("try_claim" and "After [`Error::Unavailable`], an element may have been removed, \
-        and is then lost. [`Error::Lost`] if the claim was lost between the two requests. Then the \
-        element is back in the queue.",
+        and is then lost. [`Error::Lost`] if the claim was lost between the two requests. In this \
+        case, the element is back in the queue.",
         "If the future is dropped, an element may have been removed, and is then lost.")]
     #[doc = example!(jobs:
         "jobs.push(\"a\").await?;",
@@ -240,8 +241,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
         Ok(Some(value))
     }
 
-    /// Decodes the element that was `granted`. If the codec cannot read it, the element is set
-    /// aside. If it was too long, the store has already set it aside.
+    /// Decodes the element of the claim `granted`. If the codec cannot read the element, it is set
+    /// aside. If the element was too long, the store has already set it aside.
     async fn open(&self, granted: Result<Guard<Lock<Claimed>>>) -> Result<Claim<T>> {
         let name = self.name();
         let guard = match granted {
@@ -266,7 +267,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
             warn_set_aside(name, &error);
         } else {
             tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
-                "setting aside an unreadable queue element failed: a later claim will retry");
+                "unreadable queue element not set aside: this client or a later claim retries");
         }
         Err(error)
     }
@@ -274,12 +275,13 @@ impl<T, C: Codec<T>> Queue<T, C> {
 
 /// A claimed element. If the claim is dropped, the element goes back to the head of the queue.
 ///
-/// A background task renews the claim until it ends. After a drop, a background task gives the
-/// element back **soon**. Before `main` returns, call
+/// A background task renews the lease of the claim until the claim ends. After a drop, a background
+/// task gives the element back **soon**. Before `main` returns, call
 /// [`Client::shutdown`](crate::Client::shutdown), which completes pending releases.
 ///
 /// Unlike a guard, a claim has no method `run`, because only the worker knows whether the job is
-/// done. To stop the work after a loss, wait for [`lost`](Self::lost), too:
+/// done. To stop the work after a loss, wait for the work and for [`lost`](Self::lost) at the same
+/// time:
 #[doc = example!(claim:
     "tokio::select! {",
     "    () = std::future::ready(()) => claim.done().await?.into_result()?, // the work",
@@ -305,12 +307,12 @@ impl<T> Claim<T> {
         &self.value
     }
 
-    /// Removes the element for good, because the work is done.
+    /// Removes the element permanently, because the work is done.
     ///
-    /// After [`Release::Released`], no other worker gets the element. After [`Release::NotHeld`],
-    /// the claim had been lost before: the element has gone back to the queue, and another worker
-    /// processes it again. If a reply is lost and the client retries the request, the result is
-    /// correct nevertheless.
+    /// After [`Release::Released`], no other worker gets the element. [`Release::NotHeld`] means
+    /// that the claim was lost before this call. In this case, the element has gone back to the
+    /// queue, and another worker processes it again. The result is correct even if a reply is lost
+    /// and the client retries the request.
     ///
     /// # Errors
     ///
@@ -330,8 +332,8 @@ impl<T> Claim<T> {
 
     /// Gives the element back to the head of the queue, for the next worker.
     ///
-    /// Use this method if the worker stops before the job is done. Do not use it for a job that
-    /// failed, because the next worker would claim the element at once. A claim does not count
+    /// Use this method if the worker stops before the job is done. Do not use this method for a job
+    /// that failed, because the next worker would claim the element at once. A claim does not count
     /// attempts. So after a failure, push the element again with a count of attempts in its value,
     /// or push it to a queue of failures. Then call [`done`](Self::done).
     #[doc = like!("done",

@@ -22,18 +22,19 @@ use crate::{
 
 /// A number of permits for each interval, for all clients together or for each client.
 ///
-/// A `RateLimiter` is only a name, so creating one sends no request. In Redisson, it is the
-/// `RRateLimiter` of the same name. Before the first acquisition, a client has to set the rate by
-/// [`set_if_absent`](Self::set_if_absent).
+/// A `RateLimiter` contains only a name, so creating a `RateLimiter` sends no request. In Redisson,
+/// a `RateLimiter` is the `RRateLimiter` of the same name. Before the first acquisition, a client
+/// has to set the rate by [`set_if_absent`](Self::set_if_absent).
 ///
 /// The store never grants more permits in an interval than the rate allows, by the clock of the
-/// server. **A permit does not come back when the work ends or its process dies**: it counts until
-/// one interval after its grant. To limit how many tasks work at the same time, use an
+/// server. **A permit does not become free when the work ends or the process dies**: it counts
+/// until one interval after its grant. To limit how many tasks work at the same time, use an
 /// [`ExpirableSemaphore`](crate::ExpirableSemaphore).
 ///
 /// Waiting tasks of one client acquire in the order in which they came. Only the first waiting task
-/// sends requests: it sends a request when its permits should be free. If no task waits, tasks that
-/// come at the same moment acquire in any order. There is no order between different clients.
+/// sends a request, at the moment when its permits should be free. If no task waits, tasks that
+/// come at the same moment acquire in any order. Tasks of different clients also acquire in any
+/// order.
 ///
 /// Redis stores each acquisition for one interval. If there are more than about 10,000 acquisitions
 /// in an interval, or if you need a limiter for each user, use a [`Throttle`](crate::Throttle).
@@ -83,17 +84,17 @@ impl RateLimiter {
     /// # Errors
     ///
     /// [`Error::RateNotSet`] if no client has set a rate. [`Error::ZeroCount`] if `permits` is 0,
-    /// and [`Error::TooMany`] if it is greater than the rate allows in an interval.
-    /// [`Error::Refused`] if the data in Redis is not that of a rate limiter, and
+    /// and [`Error::TooMany`] if `permits` is greater than the rate allows in an interval.
+    /// [`Error::Refused`] if the data in Redis is not the data of a rate limiter, and
     /// [`Error::WrongType`] if the key has another type. [`Error::Forbidden`] or
     /// [`Error::NotReady`] if the store rejects the request. [`Error::ShutDown`] if the client was
     /// shut down. [`Error::NoRuntime`] outside of tokio.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, its task loses its position among the waiting tasks. The store has
-    /// no data about the task until it grants the permits. If the store has just granted the
-    /// permits, they count.
+    /// If the future is dropped, its task loses its position among the waiting tasks. Before the
+    /// grant, the store has no data about the task. If the store has just granted the permits,
+    /// these permits count.
     #[doc = example!(api:
         "api.acquire(10).await?;",
         "api.acquire(10).await?; // a second later")]
@@ -105,8 +106,8 @@ impl RateLimiter {
     ///
     /// If the wait would be longer than `timeout`, the call returns an error at once.
     ///
-    /// If other tasks of this client wait before this one, the error may come only when the timeout
-    /// ends.
+    /// If other tasks of this client wait before this task, the error may come as late as the end
+    /// of the timeout.
     ///
     /// # Errors
     ///
@@ -126,7 +127,7 @@ impl RateLimiter {
         self.pace(permits, Some(checked_timeout(timeout)?)).await
     }
 
-    /// Acquires permits if they are free now, by one request.
+    /// Acquires permits by one request, if enough permits are free now.
     ///
     /// While another task of this client waits for its permits, the call returns
     /// [`Error::RateLimited`] without a request.
@@ -181,11 +182,10 @@ impl RateLimiter {
         })
     }
 
-    /// Releases the permits of the grant `permits` that the caller did not use. `unused` is their
-    /// number.
+    /// Releases `unused` permits of the grant `permits`, because the caller did not use them.
     ///
-    /// The unused permits are free at once. If one interval has passed since the grant, all of its
-    /// permits are free without this call.
+    /// The unused permits are free at once. If one interval has passed since the grant, all permits
+    /// of this grant are free without this call.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ impl RateLimiter {
 
 /// Methods that read or change the rate.
 impl RateLimiter {
-    /// Sets the rate if no rate is set, and returns whether it did so.
+    /// Sets the rate, unless a rate is already set. Returns `true` if this call has set the rate.
     ///
     /// If a rate is set, **the old rate stays**. To change it, use [`update`](Self::update).
     ///
@@ -223,7 +223,7 @@ impl RateLimiter {
     ///
     /// [`Error::ZeroCount`] if the rate has 0 permits. [`Error::Duration`] if a time in `rate` is
     /// out of range. [`Error::Unavailable`] if the store did not reply within the [request
-    /// timeout](crate::ClientBuilder::request_timeout). Then the change may have happened.
+    /// timeout](crate::ClientBuilder::request_timeout). In this case, the change may have happened.
     /// [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] if
     /// the store rejects the request.
     ///
@@ -256,7 +256,7 @@ impl RateLimiter {
         self.change(Change::Set(self.checked(rate)?)).await.map(drop)
     }
 
-    /// Changes the rate if one is set, and returns whether one was set.
+    /// Changes the rate if a rate is set. Returns whether a rate was set.
     ///
     /// Permits that were acquired before still count, unless the call changes [`Rate::per_client`].
     ///
@@ -275,7 +275,7 @@ impl RateLimiter {
         self.change(Change::Update(self.checked(rate)?)).await
     }
 
-    /// Returns the rate, or `None` if no client has set one.
+    /// Returns the rate, or `None` if no client has set a rate.
     ///
     /// # Errors
     ///
@@ -309,7 +309,7 @@ impl RateLimiter {
         free.ok_or_else(|| Error::RateNotSet { name: self.name.clone() })
     }
 
-    /// Deletes the limiter with its rate, and returns whether it existed.
+    /// Deletes the limiter with its rate, and returns whether the limiter existed.
     ///
     /// Waiting tasks return [`Error::RateNotSet`] after their next request.
     ///

@@ -15,16 +15,17 @@ use crate::{
 /// [`Lock`]. In Redisson, the two sides are the `RReadWriteLock` of the same name.
 ///
 /// Each reading client has a lease of its own, so the hold of a dead reader ends with its lease. If
-/// Redisson clients also read, keep the `ttl` at most twice their `lockWatchdogTimeout`.
+/// Redisson clients also read, keep the `ttl` at most twice as long as the `lockWatchdogTimeout` of
+/// the Redisson clients.
 ///
 /// Tasks of this client that read at the same time share one hold. While no task of this client
 /// waits to write, and within the limits of [`local_handoff`](Lock::local_handoff), a second reader
 /// acquires without a request.
 ///
-/// While a writer waits, later readers let it go first for ten seconds. In the next ten seconds,
-/// readers may acquire before the writer. The two periods alternate until the writer acquires.
-/// [`prefer_writers`](Self::prefer_writers) switches this off. Redisson's readers never wait for a
-/// waiting writer.
+/// While a writer waits, later readers wait for this writer for ten seconds. In the next ten
+/// seconds, readers may acquire before the writer. The two periods alternate until the writer
+/// acquires. [`prefer_writers`](Self::prefer_writers) can switch off this rule. Redisson's readers
+/// never wait for a waiting writer.
 ///
 /// **A reader cannot become a writer.** If a task holds the readers' side and tries to acquire the
 /// writers' side, it waits for itself. Release the readers' side first. A writer can become a
@@ -61,8 +62,8 @@ impl ReadWriteLock {
 
     replicated!("leasehold::Client", "read_write_lock", |this, replicas| Self { replicas, ..this });
 
-    /// Sets whether readers wait for a writer that began to wait before them. Default: yes, in ten
-    /// of every twenty seconds.
+    /// Sets whether readers wait for a writer that began to wait before them. Default: `true`. In
+    /// this case, readers wait in ten of every twenty seconds.
     ///
     /// With `false`, a stream of readers can block a writer for ever.
     ///
@@ -105,7 +106,7 @@ impl ReadWriteLock {
         Lock::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas)
     }
 
-    /// Acquires the readers' side for a task that holds the writers' side by `writing`.
+    /// Acquires the readers' side for a task whose guard `writing` holds the writers' side.
     ///
     /// The new guard has an owner and a lease of its own. The new guard may outlive `writing`.
     ///

@@ -20,10 +20,10 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How `run` stops work whose lock is lost while the work runs.
+/// How `run` stops the work when its lock is lost.
 ///
-/// Requests that the work has already sent still arrive after it was stopped. Only their receiver
-/// can reject a late write: see [`fence`](crate::fence).
+/// Requests that the work has already sent still arrive after the work was stopped. Only the
+/// receiver of a late write can reject it: see [`fence`](crate::fence).
 #[doc = example!(lock:
     "use leasehold::OnLoss;",
     "let lock = lock.on_loss(OnLoss::GracePeriod(Duration::from_secs(2)));")]
@@ -33,7 +33,7 @@ pub enum OnLoss {
     /// Drops the work at its current await.
     #[default]
     Cancel,
-    /// Lets the work continue for this time, then drops it. The work notices the loss by
+    /// Lets the work continue for this time, then drops the work. The work can notice the loss by
     /// [`LockContext::lost`].
     GracePeriod(Duration),
 }
@@ -56,11 +56,11 @@ pub enum RunOutcome<T> {
     /// held. If the store did not reply to the release within the [run release
     /// wait](crate::ClientBuilder::run_release_wait), a background task continues the release.
     Completed(T),
-    /// The work completed, but the lock was lost while it ran, or may have been lost in a failover.
+    /// The work completed, but the lock was lost, or perhaps lost in a failover.
     ///
     /// Another holder may have worked at the same time.
     CompletedAfterLoss {
-        /// The lock that was lost.
+        /// The name of the lost lock.
         name: Name,
         /// The result of the work.
         value: T,
@@ -69,7 +69,7 @@ pub enum RunOutcome<T> {
     },
     /// The lock was lost, and the work was dropped.
     Cancelled {
-        /// The lock that was lost.
+        /// The name of the lost lock.
         name: Name,
         /// Why the lock was lost.
         reason: LostReason,
@@ -104,20 +104,20 @@ impl<T> RunOutcome<T> {
     }
 }
 
-/// A view of the hold, for work that runs under it.
+/// A view of the hold, for work that runs under this hold.
 ///
-/// A `LockContext` is cheap to clone. It cannot release the lock, and the lock may be released
-/// while a `LockContext` exists.
+/// A `LockContext` is cheap to clone. A `LockContext` cannot release the lock, and does not keep
+/// the lock held.
 #[doc = example!(lock:
     "# async fn step() {}",
     "let work = lock.run(async |held| {",
     "    for _ in 0..3 {",
-    "        held.check()?; // before each side effect",
+    "        held.check()?; // check before each side effect",
     "        step().await;",
     "    }",
     "    Ok::<(), leasehold::Error>(())",
     "});",
-    "work.await??; // the lock's error, then the work's own")]
+    "work.await??; // first the error of the lock, then the error of the work")]
 #[derive(Clone, Debug)]
 pub struct LockContext {
     pub(super) watch: Watch,
@@ -128,13 +128,13 @@ impl LockContext {
         Self { watch }
     }
 
-    /// Waits until the hold is over, and returns the name and the reason.
+    /// Waits until the hold is over. Returns the name of the lock and the reason.
     pub(super) fn named_loss(&self) -> impl Future<Output = Loss> + Send + use<> {
         let (name, lost) = (self.name().clone(), self.watch.clone().over());
         async move { (name, lost.await) }
     }
 
-    /// Returns how long the hold lasts without another renewal, or its loss.
+    /// Returns how long the hold lasts without another renewal, or the loss of the hold.
     pub(super) fn time_left(&self) -> Result<Duration, Loss> {
         self.watch.remaining().map_err(|reason| (self.name().clone(), reason))
     }
@@ -144,16 +144,16 @@ impl LockContext {
         &self.watch
     }
 
-    /// Writes to other keys if the lock is still held in the store, as
-    /// [`Guard::write`](crate::Guard::write) does.
+    /// Writes to other keys, if the lock is still held in the store. Does the same as
+    /// [`Guard::write`](crate::Guard::write).
     ///
     /// # Errors
     ///
-    /// As for [`Guard`](crate::Guard).
+    /// As for [`Guard::write`](crate::Guard::write).
     ///
     /// # Cancel safety
     ///
-    /// As for [`Guard`](crate::Guard).
+    /// As for [`Guard::write`](crate::Guard::write).
     #[doc = example!(lock:
         "use leasehold::Write;",
         "lock.run(async |held| held.write([Write::set(\"closed\", \"yes\")]).await).await??;")]
@@ -161,16 +161,16 @@ impl LockContext {
         guarded::write(&self.watch, writes.into_iter().collect()).await
     }
 
-    /// Runs your Lua script if the lock is still held in the store, as
-    /// [`Guard::eval`](crate::Guard::eval) does.
+    /// Runs your Lua script, if the lock is still held in the store. Does the same as
+    /// [`Guard::eval`](crate::Guard::eval).
     ///
     /// # Errors
     ///
-    /// As for [`Guard`](crate::Guard).
+    /// As for [`Guard::eval`](crate::Guard::eval).
     ///
     /// # Cancel safety
     ///
-    /// As for [`Guard`](crate::Guard).
+    /// As for [`Guard::eval`](crate::Guard::eval).
     ///
     /// # Examples
     ///
@@ -216,15 +216,15 @@ impl LockContext {
 /// Returns the owner of a hold, for a user of this crate.
 pub(super) fn owner(watch: &Watch) -> &Owner {
     let claim = watch.claim();
-    // The ids of permits are made from the owner, so the user may use them from now on. Permits
-    // with known ids must not be handed off to another task.
+    // The ids of permits are made from the owner, so the user may use these ids from now on.
+    // Permits with known ids must not be handed off to another task.
     if claim.object.kind == Kind::Permits {
         watch.forbid_handoff();
     }
     &claim.owner
 }
 
-/// The name of a lock that was lost, and why.
+/// The name of a lost lock, and the reason of the loss.
 pub(crate) type Loss = (Name, LostReason);
 
 /// Runs `work` under `held`, then releases `held`.
@@ -263,8 +263,8 @@ where
             return done.map_or_else(|panic| resume_unwind(panic), |value| RunOutcome::of(value, lost));
         }
     };
-    // The work is dropped before `release`, because after a drop of `release` another holder can
-    // acquire.
+    // The work is dropped before `release`, because another holder can acquire when `release` is
+    // dropped.
     let value = wind_up(on_loss, work).await;
     // The store may still have the hold, for example after `max_hold`. The drop lets a background
     // task release the hold, so that the caller gets the outcome at once.
@@ -276,7 +276,7 @@ where
     }
 }
 
-/// Drops work whose lock was lost, at once or after its grace period. Returns the result of the
+/// Drops work whose lock was lost, at once or after the grace period. Returns the result of the
 /// work, if the work completed.
 async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) -> Option<T> {
     match on_loss {
@@ -285,15 +285,15 @@ async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) ->
     }
 }
 
-/// Waits for `future` for at most `limit`. Without a runtime there are no timers, so it does not
-/// wait at all.
+/// Waits for `future` for at most `limit`. Outside of a runtime there are no timers, so the
+/// function returns `None` at once.
 async fn at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     Handle::try_current().ok()?;
     timeout(limit, future).await.ok()
 }
 
-/// Releases `held` after its work has completed. If the hold was lost before, returns its name and
-/// the reason.
+/// Releases `held` after the work has completed. If the hold was lost before the release, returns
+/// the name of the lock and the reason.
 pub(super) async fn release_after_run(held: Held) -> Option<Loss> {
     let (name, limit) = (held.watch.claim().name().clone(), held.release_after_run());
     let release = async {
@@ -305,8 +305,8 @@ pub(super) async fn release_after_run(held: Held) -> Option<Loss> {
     release_within(limit, name, release).await
 }
 
-/// Awaits `release` for at most `limit`, the run release wait. If the hold was lost before, returns
-/// its name and the reason.
+/// Awaits `release` for at most `limit`, the run release wait. If the hold was lost before the
+/// release, returns the name of the lock and the reason.
 pub(crate) async fn release_within(
     limit: Duration,
     name: Name,

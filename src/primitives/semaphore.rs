@@ -13,42 +13,44 @@ use crate::{
     store::semaphore::{self, Change},
 };
 
-/// A number of permits. **A process that crashes keeps its permits for ever.**
+/// A semaphore whose permits have no leases. **A process that crashes keeps its permits for ever.**
 ///
-/// Use an [`ExpirableSemaphore`](crate::ExpirableSemaphore) instead, if no Redisson client uses
-/// this semaphore. The permits of an `ExpirableSemaphore` have a lease, so the permits of a dead
-/// process come back. If a process crashes while it holds permits of a `Semaphore`, they come back
-/// only when a client [adds](Self::add) the same number.
+/// If no Redisson client uses this semaphore, use an
+/// [`ExpirableSemaphore`](crate::ExpirableSemaphore) instead. The permits of an
+/// `ExpirableSemaphore` have leases, so the permits of a dead process become free again. If a
+/// process crashes while it holds permits of a `Semaphore`, these permits become free only when a
+/// client [adds](Self::add) the same number of permits.
 ///
 /// If a guard is dropped just before the program ends, its permits may leak, too. The background
-/// task that releases them ends with the runtime. So call [`shutdown`](crate::Client::shutdown) at
-/// the end of every program.
+/// task that would release them ends with the runtime. So call
+/// [`shutdown`](crate::Client::shutdown) at the end of every program.
 ///
-/// A `Semaphore` is only a name, so creating one sends no request. In Redisson, it is the
-/// `RSemaphore` of the same name, with the same number of free permits. A semaphore has no permits
-/// until a client sets their number by [`set_if_absent`](Self::set_if_absent) or
-/// [`add`](Self::add).
+/// A `Semaphore` contains only a name, so creating a `Semaphore` sends no request. In Redisson, a
+/// `Semaphore` is the `RSemaphore` of the same name, with the same number of free permits. A
+/// semaphore has no permits until a client sets their number by
+/// [`set_if_absent`](Self::set_if_absent) or [`add`](Self::add).
 ///
-/// **If the store loses its data, it loses the number of permits.** Then there are no permits until
-/// a client sets the number again, and waiting clients log a warning. So call `set_if_absent`
-/// before each acquisition, and not only when the program starts.
+/// **If the store loses its data, it loses the number of permits.** After this loss, there are no
+/// permits until a client sets the number again, and waiting clients log a warning. So call
+/// `set_if_absent` before each acquisition, and not only when the program starts.
 ///
-/// **A dead client stays in the hash of holders** until an operator deletes its field, by the
-/// commands in the guide. Until then, the dead client counts as a holder. So the other clients may
-/// yield to a waiter that can only wait for the permits of the dead client.
+/// Redis keeps a hash of the holders. **A dead client stays in this hash** until an operator
+/// deletes the field of this client, by the commands in the guide. Until then, the dead client
+/// counts as a holder. So other clients may let a waiter go first although this waiter needs the
+/// permits of the dead client.
 ///
-/// In the first 10 ms after a grant, released permits go to a waiting task of the same client that
-/// wants the same number. Such a hand-off needs no request. After these 10 ms, a release goes to
-/// the store, so waiters of other processes can acquire.
+/// In the first 10 ms after a grant, released permits are handed off to a waiting task of the same
+/// client that wants the same number of permits. This hand-off needs no request. After these 10 ms,
+/// the client releases permits in the store, so waiters of other processes can acquire.
 ///
 /// Tasks of one client acquire in the order in which they came, even if they want different numbers
 /// of permits. Between clients, the first request that finds enough free permits gets them.
 ///
 /// A waiter that wants many permits must not wait for ever. So after a wait of 1 s, the other
-/// Leasehold clients let this waiter go first. They do so for at most 30 s, and stop when the
-/// waiter has its permits or has sent no request for 5 s. In the following 30 s, they acquire as
-/// usual, because the waiter may wait for permits of dead clients. The two periods alternate.
-/// Redisson clients never let a waiter go first.
+/// Leasehold clients let this waiter go first for at most 30 s. This period ends earlier if the
+/// waiter has its permits, or has sent no request for 5 s. In the following 30 s, all clients
+/// acquire as usual, because the waiter may wait for permits of dead clients. The two periods
+/// alternate. Redisson clients never let a waiter go first.
 #[doc = example!(printers:
     "let two = printers.acquire(2).await?;",
     "assert_eq!(printers.available().await?, 1);",
@@ -62,7 +64,7 @@ pub struct Semaphore {
     replicas: Option<Replicas>,
 }
 
-/// The guard of a [`Semaphore`]. **If the runtime ends before its release, its permits leak.**
+/// The guard of a [`Semaphore`]. **If the runtime ends before the release, the permits leak.**
 ///
 /// Before `main` returns, call [`shutdown`](crate::Client::shutdown), which completes pending
 /// releases.
@@ -110,7 +112,7 @@ impl Semaphore {
     /// Acquires `permits` permits, waiting until they are free.
     ///
     /// The call also waits while the store is unreachable, and while the semaphore has fewer than
-    /// `permits` permits, free and held.
+    /// `permits` permits in total.
     ///
     /// # Errors
     ///
@@ -118,14 +120,15 @@ impl Semaphore {
     /// Java's greatest `int`. [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if
     /// the store rejects the request and a retry cannot help. [`Error::NotReady`] if the server's
     /// memory is full. [`Error::ShutDown`] if the client was shut down. [`Error::NoRuntime`]
-    /// outside of tokio. If the permits are [`replicated`](Self::replicated), also the errors of a
-    /// replicated [`Lock::acquire`](crate::Lock::acquire).
+    /// outside of tokio. If the permits are [`replicated`](Self::replicated), the call also returns
+    /// the errors of a replicated [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is safe: if the store still grants its request, a background task
-    /// releases the permits. A future that is neither polled nor dropped keeps its position among
-    /// the waiters of this process. It also keeps the permits that the store has granted.
+    /// Dropping the future is safe: if the store still grants the request of the future, a
+    /// background task releases the permits. If the future is neither dropped nor polled, it keeps
+    /// its position among the waiters of this process. It also keeps the permits that the store has
+    /// granted.
     #[doc = example!(printers: "let guard = printers.acquire(1).await?;")]
     pub async fn acquire(&self, permits: u32) -> Result<SemaphoreGuard> {
         let request = self.request(permits)?;
@@ -134,7 +137,7 @@ impl Semaphore {
 
     /// Acquires permits, runs `work` under them, releases them, and returns the work's result.
     ///
-    /// To limit the wait for permits, call [`acquire_within`](Self::acquire_within), then
+    /// To limit the wait for permits, call [`acquire_within`](Self::acquire_within), and then
     /// [`Guard::run`].
     ///
     /// # Errors
@@ -180,7 +183,7 @@ impl Semaphore {
         Ok(guard(self.engine.acquire_within(&request, timeout).await?))
     }
 
-    /// Acquires `permits` permits if they are free now, by one request.
+    /// Acquires `permits` permits by one request. Returns `None` if too few permits are free now.
     ///
     /// # Errors
     ///
@@ -200,15 +203,16 @@ impl Semaphore {
 
 /// Methods that read or change the number of permits.
 impl Semaphore {
-    /// Sets the number of permits if no number is set, and returns whether it did so.
+    /// Sets the number of permits, unless a number is already set. Returns `true` if this call has
+    /// set the number.
     ///
     /// If an earlier semaphore of this name was deleted, the guards of the deleted semaphore have
-    /// no permits of the new one. The release of such a guard adds no permits.
+    /// no permits of the new semaphore. The release of such a guard adds no permits.
     ///
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the store did not reply within the [request
-    /// timeout](crate::ClientBuilder::request_timeout). Then the change may have happened.
+    /// timeout](crate::ClientBuilder::request_timeout). In this case, the change may have happened.
     /// [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] if
     /// the store rejects the request. [`Error::TooMany`] if `permits` is greater than Java's
     /// greatest `int`.
@@ -224,14 +228,14 @@ impl Semaphore {
         Ok(self.change(change).await? == 1)
     }
 
-    /// Adds permits, or removes some if `permits` is negative, and returns the number of free
+    /// Adds permits, or removes permits if `permits` is negative. Returns the number of free
     /// permits.
     ///
     /// If more permits are removed than are free, the number of free permits becomes negative.
     ///
     /// If the client retries the request after a lost reply, the store adds the permits only once.
-    /// A second call adds them again. After [`Error::Unavailable`], the permits may have been
-    /// added, so a second call may add them twice.
+    /// A second call adds the permits again. After [`Error::Unavailable`], the permits may have
+    /// been added, so a second call may add them twice.
     ///
     /// # Errors
     ///
@@ -249,7 +253,7 @@ impl Semaphore {
         self.change(Change::Add(permits)).await
     }
 
-    /// Removes all free permits, and returns how many it removed.
+    /// Removes all free permits, and returns their number.
     ///
     /// # Errors
     ///
@@ -265,8 +269,8 @@ impl Semaphore {
         self.change(Change::Drain).await.map(i64::unsigned_abs)
     }
 
-    /// Returns the number of free permits. It is negative if more permits were removed than were
-    /// free.
+    /// Returns the number of free permits. The number is negative if more permits were removed than
+    /// were free.
     ///
     /// # Errors
     ///
@@ -280,10 +284,10 @@ impl Semaphore {
         self.engine.ask(self.name(), |store| semaphore::available(store, self.name())).await
     }
 
-    /// Deletes the semaphore, and returns whether it existed.
+    /// Deletes the semaphore, and returns whether the semaphore existed.
     ///
     /// Waiters keep waiting. If a Leasehold client creates the next semaphore of this name, the
-    /// guards of the deleted semaphore have no permits of the new one.
+    /// guards of the deleted semaphore have no permits of the new semaphore.
     ///
     /// # Errors
     ///
@@ -306,10 +310,10 @@ impl Semaphore {
 }
 
 impl Guard<Semaphore> {
-    /// Leaves the permits acquired. Any client can add them to the free permits later, by
-    /// [`Semaphore::add`].
+    /// Drops the guard without a release, so the permits stay acquired. Any client can later add
+    /// the same number of permits by [`Semaphore::add`].
     ///
-    /// A background task removes the holder from the hash of holders in the store.
+    /// A background task removes this holder from the hash of holders in Redis.
     #[doc = example!(printers:
         "printers.acquire(2).await?.forget();",
         "assert_eq!(printers.available().await?, 1);",

@@ -21,14 +21,14 @@ use crate::{
     },
 };
 
-/// The greatest number of elements that one change may have.
+/// The maximum number of elements in one change.
 const MOST: u32 = 4_000;
 
 /// Distinct elements that all clients share, with a lock for each element.
 ///
-/// A `Set` is a name and a codec, so creating one sends no request. In Redisson, it is the `RSet`
-/// of the same name. If Java uses the set, too, set the [codec](crate::codec) that Java uses. The
-/// default is [`Text`].
+/// A `Set` contains a name and a codec, so creating a `Set` sends no request. In Redisson, a `Set`
+/// is the `RSet` of the same name. If Java uses the set, too, set the [codec](crate::codec) that
+/// Java uses. The default is [`Text`].
 ///
 /// If the client retries a change after a lost reply, the store makes the change only once, and
 /// repeats its first reply. An element has at most 100,000 bytes. A `Set` cannot share the data of
@@ -103,7 +103,7 @@ impl<T, C: Codec<T>> Set<T, C> {
         self.engine().ask(name, |store| set::len(store, name)).await
     }
 
-    /// Returns whether there are no elements.
+    /// Returns whether the set is empty.
     #[doc = like!(read "contains")]
     #[doc = example!(seen: "assert!(seen.is_empty().await?);")]
     pub async fn is_empty(&self) -> Result<bool> {
@@ -148,8 +148,8 @@ impl<T, C: Codec<T>> Set<T, C> {
         self.change(Change::Insert, &[self.bytes(element)?]).await
     }
 
-    /// Adds all `elements` if the set contains none of them, and returns whether it did so, like
-    /// `RSet.tryAdd` of Redisson.
+    /// Adds all `elements` if the set contains none of them, like Redisson's `RSet.tryAdd`. Returns
+    /// `true` if this call has added the elements.
     #[doc = like!(change "insert" and "[`Error::TooMany`] if there are more than 4,000 elements.")]
     #[doc = example!(seen:
         "let (one, other) = (\"1\".to_owned(), \"2\".to_owned());",
@@ -175,7 +175,7 @@ impl<T, C: Codec<T>> Set<T, C> {
         self.change(Change::Remove, &[self.bytes(element)?]).await
     }
 
-    /// Removes any one element, and returns it, or `None` if the set is empty.
+    /// Removes and returns any element of the set. Returns `None` if the set is empty.
     ///
     /// **If this process ends before it has used the element, the element is lost.**
     ///
@@ -200,13 +200,13 @@ impl<T, C: Codec<T>> Set<T, C> {
         }
     }
 
-    /// Returns the lock of `element`, which `RSet.getLock` of Redisson returns, too. Sends no
-    /// request.
+    /// Returns the lock of `element`, without a request. Redisson's `RSet.getLock` returns the same
+    /// lock.
     ///
     /// # Errors
     ///
-    /// [`Error::Codec`] if the codec cannot write the element, and [`Error::Name`] if the name of the
-    /// set is so long that the name of the lock is invalid.
+    /// [`Error::Codec`] if the codec cannot write the element, and [`Error::Name`] if the name of
+    /// the set is so long that the name of the lock is invalid.
     #[doc = example!(seen: "let guard = seen.lock(\"42\")?.acquire().await?;")]
     pub fn lock(&self, element: &(impl Encode<T, C> + ?Sized)) -> Result<Lock> {
         self.keyed.lock(&self.bytes(element)?)
@@ -246,7 +246,8 @@ impl<T, C: Codec<T>> SetStream<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`Set::contains`]. If an element cannot be read, the next call continues after it.
+    /// As for [`Set::contains`]. If an element cannot be read, the next call continues after this
+    /// element.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! The settings of all primitives, for tasks and for threads.
+//! The settings of all primitives, for the async API and for the blocking API.
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,12 +45,12 @@ impl Settings {
         }
     }
 
-    /// Returns the request that these settings make for `object`, if they are valid.
+    /// Returns the request for `object`, or an error if a setting is invalid.
     pub(crate) fn request(&self, object: &Object) -> Result<AcquireRequest> {
         self.request_share(object, self.share)
     }
 
-    /// Returns the request that these settings make for this share of `object`, if they are valid.
+    /// Does what [`request`](Self::request) does, but for this `share` of the object.
     pub(crate) fn request_share(&self, object: &Object, share: Share) -> Result<AcquireRequest> {
         let ttl = match self.lease {
             Some(lease) => checked("lease", lease)?,
@@ -69,7 +69,7 @@ impl Settings {
     }
 }
 
-/// Returns the request for a share that has no lease, such as permits of a semaphore.
+/// Returns the request for a share without a lease, such as permits of a semaphore.
 pub(super) fn request_without_lease(
     object: &Object,
     share: Share,
@@ -92,7 +92,7 @@ fn checked_replicas(object: &Object, replicas: Option<Replicas>) -> Result<Optio
     }
 }
 
-/// Returns `permits` if an object of Redisson can have that number.
+/// Returns `permits` if an object of Redisson can have this number of permits.
 pub(super) fn possible(name: &Name, permits: u32) -> Result<u32> {
     match permits {
         0..=MOST_PERMITS => Ok(permits),
@@ -109,8 +109,8 @@ pub(crate) fn checked_timeout(timeout: Duration) -> Result<Deadline, InvalidDura
     Ok(Deadline::from_now(timeout.min(LONGEST_TIMEOUT)))
 }
 
-/// The public settings of a type that has a method `with`. In the examples, `$client` is the type
-/// of the client, and its method `$kind` creates the object.
+/// Writes the public settings of a type that has a method `with`. In the examples, `$client` is the
+/// type of the client, and its method `$kind` creates the object.
 macro_rules! settings {
     ($client:literal, $kind:literal) => {
         $crate::primitives::settings::lasts!($client, $kind, "hold", "holder");
@@ -135,18 +135,17 @@ macro_rules! settings {
             self.with(|settings| settings.wait_strategy = wait_strategy)
         }
 
-        /// Limits the hand-offs of a grant to other tasks of this process. Default: 10 000 holds,
-        /// 10 ms.
+        /// Limits the hand-offs of a grant to other tasks of this process. Default: 10 000
+        /// hand-offs, 10 ms.
         ///
-        /// Such a hand-off sends no request, so it is hundreds of times as fast as a release and an
+        /// A hand-off sends no request, so it is hundreds of times faster than a release and an
         /// acquisition. After `max` hand-offs, or when `time` has passed since the grant, the next
-        /// release goes to the store, and waiters of other processes can acquire. All holds of one
-        /// grant have the same owner in the store, which [`Guard::owner`](crate::Guard::owner)
-        /// returns.
+        /// release is sent to the store, and waiters of other processes can acquire. All holds of
+        /// one grant have the same owner in the store: see [`Guard::owner`](crate::Guard::owner).
         ///
         /// A hold is handed off only if it has no fixed lease, if the next task wants the same ttl,
         /// and if no renewal is due. Permits whose ids or owner the caller has read are not handed
-        /// off. If `max` is 0, each release goes to the store.
+        /// off. If `max` is 0, there are no hand-offs.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".local_handoff(100, Duration::from_millis(5))")]
         #[must_use]
         pub fn local_handoff(self, max: u32, time: Duration) -> Self {
@@ -156,10 +155,10 @@ macro_rules! settings {
         /// Sets the reason that operators see for each hold. Default: no reason.
         ///
         /// If the client has an [`application`](crate::ClientBuilder::application), it publishes
-        /// the reason of each hold that lasts longer than a second. It publishes at most 128 bytes.
-        /// The reason is shown by [`Holder::reason`](crate::Holder::reason), by the text of
-        /// [`Error::TimedOut`](crate::Error::TimedOut), and by `leasehold show`. Any Redis user
-        /// that may read the published key can read the reason.
+        /// the reason of each hold that lasts longer than a second. It publishes at most 128 bytes
+        /// of the reason. The reason is shown by [`Holder::reason`](crate::Holder::reason), by the
+        /// text of [`Error::TimedOut`](crate::Error::TimedOut), and by `leasehold show`. Any Redis
+        /// user that may read the published key can read the reason.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".reason(\"nightly close\")")]
         #[must_use]
         pub fn reason(self, reason: impl AsRef<str>) -> Self {
@@ -172,14 +171,15 @@ macro_rules! settings {
     };
 }
 
-/// The settings `ttl` and `max_hold` of a `$hold` of a `$holder`.
+/// Writes the settings `ttl` and `max_hold`. `$hold` is the word `hold` or `claim`, and `$holder`
+/// is the word `holder` or `worker`.
 macro_rules! lasts {
     ($client:literal, $kind:literal, $hold:literal, $holder:literal) => {
         #[doc = concat!("Sets how long a ", $hold, " lasts after its ", $holder, " died. Default: 30 s.")]
         ///
         #[doc = concat!("While the ", $holder, " lives, a background task renews the ", $hold)]
-        /// every third of this time. So the setting limits how long other clients wait after a
-        /// crash. It does not limit how long the work may take.
+        /// after every third of this time. So the setting limits how long other clients wait after
+        /// a crash. It does not limit how long the work may take.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".ttl(Duration::from_secs(10))")]
         #[must_use]
         pub fn ttl(self, ttl: Duration) -> Self {
@@ -188,12 +188,11 @@ macro_rules! lasts {
 
         #[doc = concat!("Sets the longest time that a ", $hold, " may last. Default: no limit.")]
         ///
-        #[doc = concat!("Without a limit, the client renews the ", $hold, " of a ", $holder)]
-        /// that hangs for ever. With a limit, the client stops the renewals after this time, and
-        #[doc = concat!("the ", $hold, " is lost with")]
-        /// [`LostReason::MaxHold`](crate::LostReason::MaxHold).
-        /// Another client can acquire when the guard or the claim is dropped, at the latest one ttl
-        /// after the limit.
+        #[doc = concat!("Without a limit, the client renews the ", $hold, " of a hanging ", $holder)]
+        /// for ever. With a limit, the client stops the renewals after this time, and
+        #[doc = concat!("the ", $hold, " is lost with the reason")]
+        /// [`LostReason::MaxHold`](crate::LostReason::MaxHold). Another client can acquire when the
+        /// guard or the claim is dropped, or at most one ttl after the limit.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".max_hold(Duration::from_secs(3600))")]
         #[must_use]
         pub fn max_hold(self, most: Duration) -> Self {
@@ -202,11 +201,12 @@ macro_rules! lasts {
     };
 }
 
-/// The setting `on_loss`. It is not part of `settings`, because the blocking API does not have it.
+/// Writes the setting `on_loss`. It is not part of `settings!`, because the blocking API does not
+/// have this setting.
 macro_rules! on_loss {
     ($kind:literal, $run:ident) => {
         #[doc = concat!("Sets what [`", stringify!($run), "`](Self::", stringify!($run),
-            ") does with work whose hold is lost. Default: it cancels the work.")]
+            ") does with work whose hold is lost. Default: the work is cancelled.")]
         #[doc = $crate::primitives::settings::setting_example!("leasehold::Client", $kind, ".on_loss(leasehold::OnLoss::Cancel)")]
         #[must_use]
         pub fn on_loss(self, on_loss: OnLoss) -> Self {
@@ -215,24 +215,26 @@ macro_rules! on_loss {
     };
 }
 
-/// The setting `replicated`, for all types with holds. `$set` stores the value in the settings.
+/// Writes the setting `replicated`, for all types with holds. `$set` stores the value in the
+/// settings.
 macro_rules! replicated {
     ($client:literal, $kind:literal, $set:expr) => {
-        /// Sets how many replicas must acknowledge a grant. Default: the number that is set for the
-        /// client, or none.
+        /// Sets how many replicas must acknowledge a grant. Default: the setting of the client, or
+        /// none.
         ///
         /// An acquisition returns after this number of replicas has acknowledged the grant. A
-        /// failover to one of these replicas keeps the grant. If too few replicas acknowledge it in
-        /// time, the client releases it, and the acquisition returns
+        /// failover to one of these replicas keeps the grant. If too few replicas acknowledge the
+        /// grant in time, the client releases it again, and the acquisition returns
         /// [`Error::NotReplicated`](crate::Error::NotReplicated). With `None`, an acquisition does
         /// not wait for replicas.
         ///
         /// The setting makes a loss less likely, but does not rule it out: **a failover to a
-        /// replica that has not acknowledged the grant loses it**. Require as many replicas as may
-        /// be promoted. Renewals do not wait for replicas. [The guarantees][holds] list the cases.
+        /// replica that has not acknowledged the grant loses the grant**. Require all replicas that
+        /// a failover may promote. Renewals do not wait for replicas. [The guarantees][holds] list
+        /// the cases.
         ///
-        /// An acquisition then needs one more round trip, on a separate connection that all callers
-        /// share. A hand-off within this process needs no new acknowledgement.
+        /// With this setting, an acquisition needs one more round trip, on a separate connection
+        /// that all callers share. A hand-off within this process needs no new acknowledgement.
         ///
         /// [holds]: crate::docs::guarantees#replicas-and-failovers
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".replicated(leasehold::Replicas::at_least(1))")]
@@ -244,7 +246,8 @@ macro_rules! replicated {
     };
 }
 
-/// The example of a setting. The method `$kind` of `$client` creates the object of the example.
+/// Writes the example of a setting. The method `$kind` of `$client` creates the object of the
+/// example.
 macro_rules! setting_example {
     ($client:literal, $kind:literal, $setting:literal) => {
         concat!(

@@ -22,16 +22,17 @@ use crate::{
 ///
 /// A throttle uses the generic cell rate algorithm: it grants a burst at once, and then one permit
 /// after another. A [`RateLimiter`](crate::RateLimiter), in contrast, may grant all permits of its
-/// rate at once, and then none until the interval ends. Redisson has no such object. The pace is a
+/// rate at once, and then none until the interval ends. Redisson has no throttle. The pace is a
 /// setting of the program and is not stored in Redis, so use the same pace in all clients.
 ///
-/// Permits come back only with time, even if the future to which they were granted was dropped. If
-/// the client retries a request after a lost reply, the store counts the permits once. If the store
-/// has granted permits to another request in between, it counts the retried permits twice.
+/// Permits become free only with time, even if the future to which they were granted was dropped.
+/// If the client retries a request after a lost reply, the store counts the permits once. If the
+/// store has granted permits to another request in between, it counts the permits of the retried
+/// request twice.
 #[doc = example!(user:
     "let quota = user.try_acquire(1).await?;",
     "assert_eq!(quota.remaining, 4);",
-    "user.acquire(5).await?; // the fifth is free in 100 ms")]
+    "user.acquire(5).await?; // the fifth permit is free in 100 ms")]
 #[derive(Clone)]
 pub struct Throttle {
     engine: Arc<Engine>,
@@ -70,13 +71,13 @@ impl Throttle {
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroCount`] if `permits` is 0, and [`Error::TooMany`] if it is greater than the
-    /// burst. Other errors as for [`RateLimiter::acquire`](crate::RateLimiter::acquire).
+    /// [`Error::ZeroCount`] if `permits` is 0, and [`Error::TooMany`] if `permits` is greater than
+    /// the burst. Other errors as for [`RateLimiter::acquire`](crate::RateLimiter::acquire).
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, its task loses its position among the waiting tasks. If the store
-    /// has just granted the permits, they count.
+    /// has just granted the permits, these permits count.
     #[doc = example!(user: "user.acquire(5).await?;", "user.acquire(1).await?; // 100 ms later")]
     pub async fn acquire(&self, permits: u32) -> Result<Quota> {
         self.pace(permits, None).await
@@ -102,7 +103,7 @@ impl Throttle {
         self.pace(permits, Some(checked_timeout(timeout)?)).await
     }
 
-    /// Acquires permits if they are free now, by one request.
+    /// Acquires permits by one request, if enough permits are free now.
     ///
     /// # Errors
     ///

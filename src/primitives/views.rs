@@ -1,20 +1,19 @@
 //! Methods that several types have, with their documentation.
 //!
-//! A context of work, or its field `$hold`, has `time_left`, which returns the remaining time or the
-//! loss, and `named_loss`, which waits for the loss. A *group* is several locks with one hold: a
-//! multi-lock or a quorum lock. Its guard has the field `context`, and the method
-//! `release_after_run`.
+//! A context of work, or its field `$hold`, has two methods. `time_left` returns the remaining time
+//! or the loss, and `named_loss` waits for the loss. A *group* is a multi-lock or a quorum lock.
+//! The guard of a group has the field `context`, and the method `release_after_run`.
 
 /// Writes `is_held` and `lost`. Each row has the code of the method for the value `$it`, and an
 /// example. `$example` and `$object` make the examples. `$of` is the type parameter of the guard,
-/// if it has one.
+/// if the guard has one.
 macro_rules! views {
     ($example:ident[$($object:tt)*] $(of $of:ident)?:
         fn is_held() -> bool = |$it:ident| $is_held:expr; $($held:expr),+;
         fn lost() -> $reason:ty = |$the:ident| $loses:expr, $returns:literal; $($lost:expr),+;
     ) => {
-        /// Returns whether this client may still rely on the hold, according to the clock of this
-        /// process and the last replies.
+        /// Returns whether this client may still rely on the hold. The client concludes this from
+        /// its clock and from the last replies of the store.
         #[doc = $example!($($object)* $($held),+)]
         #[must_use]
         pub fn is_held(&self) -> bool {
@@ -24,8 +23,8 @@ macro_rules! views {
 
         #[doc = concat!("Waits until the hold has ended. Returns ", $returns)]
         ///
-        /// The future borrows nothing. When the guard is released or dropped, the future returns
-        /// [`LostReason::Released`](crate::LostReason::Released).
+        /// The future does not borrow `self`. When the guard is released or dropped, the future
+        /// returns [`LostReason::Released`](crate::LostReason::Released).
         ///
         /// # Cancel safety
         ///
@@ -51,7 +50,8 @@ macro_rules! hold_views {
                 $returns; $($lost),+;
         );
 
-        /// Returns how long the hold lasts without another renewal. `None` if it has ended.
+        /// Returns how long the hold lasts without another renewal. Returns `None` if the hold has
+        /// ended.
         #[doc = example!($object:
             concat!("let left = ", $before, ".remaining()", $after, ";"),
             "assert!(left.is_some_and(|left| left.as_secs() >= 28));")]
@@ -83,19 +83,19 @@ macro_rules! context_views {
     };
 }
 
-/// Writes the methods of the guard of a group. `$on_loss` is the setting of the guard, and
-/// `$at_loss` says what happens to work at a loss.
+/// Writes the methods of the guard of a group. `$on_loss` is the setting of the guard, and the
+/// sentence `$at_loss` describes what happens to work at a loss.
 macro_rules! group_guard {
     ($object:ident $(.$hold:ident)?, $of:ident, $on_loss:expr, $at_loss:literal, $($lost:tt)+) => {
         $crate::primitives::hold_views!(
             $object["lock.acquire().await?", ""] .context$(.$hold)?: $($lost)+
         );
 
-        /// Runs `work` under this guard, releases it, and returns the outcome.
+        /// Runs `work` under this guard, releases the guard, and returns the outcome.
         ///
         #[doc = $at_loss]
         /// If the work panics, the guard is released, and the panic continues. The call waits for
-        /// the release no longer than the longest
+        /// the release, but no longer than the longest
         /// [`run_release_wait`](crate::ClientBuilder::run_release_wait) of the clients.
         ///
         /// # Cancel safety
@@ -124,7 +124,8 @@ macro_rules! group_guard {
     };
 }
 
-/// Writes the method `run` of a group. `$at_loss` says what happens to work at a loss.
+/// Writes the method `run` of a group. The sentence `$at_loss` describes what happens to work at a
+/// loss.
 macro_rules! group_run {
     ($object:ident, $of:ident, $at_loss:literal) => {
         /// Acquires the lock, runs `work` under it, releases it, and returns the work's result.
@@ -133,9 +134,9 @@ macro_rules! group_run {
         ///
         /// # Errors
         ///
-        /// The errors of [`acquire`](Self::acquire). After these errors, the work did not start.
-        /// [`Error::Lost`](crate::Error::Lost), with the name of the lost lock and the reason, if
-        /// the hold was lost while the work ran.
+        /// The errors of [`acquire`](Self::acquire). If one of these errors occurs, the work did
+        /// not start. [`Error::Lost`](crate::Error::Lost), with the name of the lost lock and the
+        /// reason, if the hold was lost while the work ran.
         ///
         /// # Cancel safety
         ///

@@ -1,13 +1,13 @@
 //! The atomic requests to a store.
 //!
-//! The store has only a few requests. Waiting, retries and schedules are the task of the engine. If
-//! a reply is lost, the engine repeats the request with the same owner. The engine does not repeat
-//! a guarded write or a forced release. Their callers get an error, which says that the store may
-//! have executed the request.
+//! The store has only a few requests. The engine waits, retries and keeps schedules. If a reply is
+//! lost, the engine repeats the request with the same owner. The engine does not repeat a guarded
+//! write or a forced release. If their reply is lost, the caller gets an error, which says that the
+//! store may have executed the request.
 //!
-//! `redis/kinds/mod.rs` has the requests that all kinds of objects share. Each folder next to it
-//! has the requests of one kind. `conformance/` has the tests that every deployment must pass, as
-//! plain functions.
+//! `redis/kinds/mod.rs` has the requests that all kinds of objects share. Each folder next to that
+//! file has the requests of one kind. `conformance/` has the tests that every deployment must pass,
+//! as plain functions.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use crate::domain::Object;
 pub(crate) mod conformance;
 pub(crate) mod redis;
 
-/// How long a lock is reserved for the notified client: long enough for its request, but not for
-/// work. If this client is dead or paused, it blocks the other clients for at most this time.
+/// How long a lock is reserved for the notified client. The time is enough for a request, but not
+/// for work. If the notified client is dead or paused, it blocks the others for at most this time.
 pub(crate) const RESERVATION: Duration = Duration::from_millis(750);
 
 /// If the first two waiters in a queue have waited for this long, a release also notifies the
@@ -36,35 +36,34 @@ pub(crate) const LATER: Duration = Duration::from_secs(1);
 /// How long Redis keeps an unused queue, and the record of the last yield window.
 pub(crate) const QUEUE_KEPT_FOR: Duration = Duration::from_secs(15);
 
-/// How long a waiter of [`WaiterRecord::ExpiringEntry`](crate::domain::WaiterRecord::ExpiringEntry)
-/// or [`WaiterRecord::EntryPerTask`](crate::domain::WaiterRecord::EntryPerTask) counts as waiting
-/// after its last request.
+/// How long after its last request a waiter still counts as waiting, for
+/// [`WaiterRecord::ExpiringEntry`](crate::domain::WaiterRecord::ExpiringEntry) and
+/// [`WaiterRecord::EntryPerTask`](crate::domain::WaiterRecord::EntryPerTask).
 pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(5);
 
 /// How long a server may still execute a request after the client has given up this request. Until
 /// then, the request may be in the buffer of a server that hangs, or of a partitioned network.
 pub(crate) const LATEST_EXECUTION: Duration = Duration::from_secs(15 * 60);
 
-/// How long the store keeps permits for the longest waiter after the last request of this waiter.
+/// How long the store keeps permits for the longest waiter, counted from its last request.
 pub(crate) const PERMITS_KEPT_FOR: Duration = Duration::from_secs(5);
 
 /// How long readers wait for an earlier writer. For the next period of this length, readers may
-/// acquire. The two periods alternate. Without this limit, a reader and a writer that wait for each
-/// other would wait for ever.
+/// acquire. The two periods alternate. Without the second period, a reader and a writer that wait
+/// for each other would wait for ever.
 pub(crate) const COURTESY_TURN: Duration = Duration::from_secs(10);
 
 /// How long the store keeps permits for longest waiters. For the next period of this length, all
 /// clients may acquire these permits. The two periods alternate. The permits of dead holders never
-/// come back. Without the second period, a waiter that needs such permits would block the others
-/// for ever.
+/// come back. Without the second period, a waiter that needs such permits would block the other
+/// waiters for ever.
 pub(crate) const LONGEST_WAITER_TURN: Duration = Duration::from_secs(30);
 
 /// How long the store keeps an idempotency key, by which it recognizes a repeated change.
 pub(crate) const RECEIPT_KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// How long a member of a barrier counts after its last request. This time is longer than a member
-/// waits for a message before it sends its next request. It is also longer than most failovers
-/// take.
+/// How long a member of a barrier counts after its last request. This time is longer than the pause
+/// between two requests of a waiting member, and longer than most failovers.
 pub(crate) const MEMBER_KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// How long the store keeps the number of openings of a barrier after the last opening.
@@ -85,20 +84,21 @@ pub(crate) enum SubscriptionLevel {
     Turns,
 }
 
-/// A message that the store sends without a request. Every event is only a hint: only the reply to
-/// a client's own request grants a lock.
+/// A message that the store sends without a request. An event is only a hint, because only the
+/// reply to a client's own request grants a lock.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
     /// From now on, the client receives no messages of any name.
     SubscriptionsLost,
-    /// From now on, the name has this level. Before that, the client may have missed a release.
+    /// From now on, the client receives the messages of this level for the object. The client may
+    /// have missed an earlier release.
     Subscribed(Object, SubscriptionLevel),
     /// The store is reachable again, but may have lost holds.
     Back,
     /// Commands now go to another server, which may lack the last writes.
     Moved,
     /// This object was released. With `queue_notified`, queued waiters need not send a request,
-    /// because the release notified the first one.
+    /// because the release notified the first waiter in the queue.
     Freed { object: Object, queue_notified: bool },
     /// Clients that only observe this object should send a request.
     Changed { object: Object },

@@ -1,7 +1,7 @@
-//! A process that owns a Redis server. Tests of the test kit kill it.
+//! A process that owns a Redis server. Tests of the test kit kill this process.
 //!
-//! It prints the process id and the port of the server, and then repeats each line of its input.
-//! Before it repeats the line `pause`, it pauses the server.
+//! The process prints the process id and the port of the server, and then repeats each line of its
+//! input. Before it repeats the line `pause`, it pauses the server.
 
 use std::io::{self, BufRead};
 use std::thread;
@@ -10,7 +10,7 @@ use testkit::Redis;
 
 fn main() {
     // The thread ends at once, as the thread of a test may. The server must live as long as this
-    // process, and not as long as the thread that started it.
+    // process, even if the thread that started the server ends.
     let redis = thread::spawn(Redis::start).join().expect("the server starts");
     println!("{} {}", redis.pid(), redis.port());
     for line in io::stdin().lock().lines() {

@@ -35,7 +35,7 @@ pub(crate) fn lacks(what: &str) -> ! {
 ///
 /// # Panics
 ///
-/// If the chosen server has no such TTLs, or if `redis-8.2` is missing.
+/// If the chosen server has no TTLs of hash fields, or if `redis-8.2` is missing.
 pub(crate) fn with_field_ttls() -> PathBuf {
     match program::chosen() {
         Some(_) if has_field_ttls(program::redis_version()) => program::redis_server().to_owned(),

@@ -1,4 +1,4 @@
-//! The connection of the test kit itself to a server that it has started.
+//! The connection of the test kit itself to a server that the test kit has started.
 //!
 //! The connection counts its commands. If a test counts the commands of the server, the test kit
 //! subtracts its own commands.
@@ -55,8 +55,8 @@ impl Access {
 
     /// Returns whether the server replies.
     ///
-    /// Any reply counts, also an error, because the server may require a password that only the
-    /// test has.
+    /// Any reply counts, even an error, because the server may require a password that only the
+    /// test knows.
     pub(crate) fn answers(&self) -> bool {
         let reply = Connection::try_open(self.port, PATIENCE)
             .and_then(|mut connection| connection.try_command(&["PING"]));
@@ -66,13 +66,13 @@ impl Access {
         reply.is_ok()
     }
 
-    /// Counts a command of the test kit. The server counts this command, too, but the test must not
-    /// see it.
+    /// Counts a command of the test kit. The server counts this command, too, but the counts for
+    /// the test must not contain it.
     pub(crate) fn count(&self, command: &str) {
         *self.own().entry(command.to_lowercase()).or_default() += 1;
     }
 
-    /// Forgets the state that a restarted server has lost.
+    /// Forgets the counted commands, because a restarted server counts from zero.
     pub(crate) fn forget(&self) {
         self.own().clear();
     }
@@ -83,7 +83,8 @@ impl Access {
     }
 }
 
-/// The name under which the server counts a command. From Redis 7 on, it contains the subcommand.
+/// The name under which the server counts a command. From Redis 7 on, this name contains the
+/// subcommand.
 fn counted_as(words: &[&str]) -> String {
     match words {
         [first @ ("ACL" | "CONFIG"), second, ..] if redis_major() >= 7 => {

@@ -1,7 +1,7 @@
 //! Child processes that never outlive this process.
 //!
 //! A test process can be killed before it cleans up. Then the kernel kills its children, because
-//! `setpriv --pdeathsig` requested it. The kernel also kills a child when the **thread** that
+//! `setpriv --pdeathsig` requested this. The kernel also kills a child when the **thread** that
 //! started it ends, and tests run in short-lived threads. So one thread that never ends starts all
 //! children.
 
@@ -27,7 +27,7 @@ pub(crate) fn tied(program: &Path) -> Command {
     command
 }
 
-/// A child process that is killed when this value is dropped, and when this process dies.
+/// A child process that is killed when this value is dropped, or when this process dies.
 #[derive(Debug)]
 pub(crate) struct Tethered {
     pid: Pid,
@@ -49,7 +49,7 @@ impl Tethered {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// The child itself, from which a caller can take the pipes.
+    /// The child process, from which a caller can take the pipes.
     pub(crate) fn child(&self) -> MutexGuard<'_, Child> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,7 +99,7 @@ impl Tethered {
         self.child().wait().expect("a child process can be waited for")
     }
 
-    /// Waits for a change of state, without consuming it, so that other callers see it as well.
+    /// Waits for a change of state. Does not consume the change, so that other callers see it, too.
     fn wait_for(&self, change: WaitIdOptions) {
         loop {
             match waitid(WaitId::Pid(self.pid), change | WaitIdOptions::NOWAIT) {

@@ -17,12 +17,12 @@ pub fn eventually(what: &str, limit: Duration, mut check: impl FnMut() -> bool) 
     }
 }
 
-/// Waits until `check` returns true, as [`eventually`] does. Meanwhile it repeats `request` from
-/// time to time, because the other side may give up.
+/// Waits until `check` returns true, as [`eventually`] does. Meanwhile, repeats `request` after
+/// each pause of `again`, because the server may have cancelled an earlier attempt.
 ///
 /// # Panics
 ///
-/// As [`eventually`] does.
+/// If `check` still returns false after `limit`.
 #[track_caller]
 pub(crate) fn eventually_with_requests(
     what: &str,

@@ -1,8 +1,8 @@
 //! Real Redis servers for tests, with faults.
 //!
-//! Locks must survive faults. So the tests need servers that they can kill, pause and restart, a
-//! network that they can cut, and processes that die while they hold a lock. All of these are real:
-//! no mocks, no virtual time. The crate `leasehold-twin` has a simulated server.
+//! Locks must survive faults. So the tests need servers that they can kill, pause and restart. They
+//! also need a network that they can cut, and processes that die while they hold a lock. All of
+//! these are real: no mocks, no virtual time. The crate `leasehold-twin` has a simulated server.
 //!
 //! Start with [`Redis::start`]. Put a [`Proxy`] in front of it to break the network. Add a
 //! [replica](Redis::start_replica_of). Watch it with [`Redis::calls`] and [`Redis::monitor`]. Use a
@@ -11,8 +11,8 @@
 //! [`Sentinels`] are a master with replicas and sentinels. A [`Cluster`] is a Redis Cluster.
 //! Between servers and clients there may be [`Links`].
 //!
-//! All calls block, so that tests with and without a runtime can use them. They **panic** on an
-//! error, because a test can do nothing better. The few calls that return an
+//! All calls block, so that tests with and without a runtime can use them. The calls **panic** on
+//! an error, because a test can do nothing better. The few calls that return an
 //! [`io::Result`](std::io::Result) can fail because of a fault that a test causes on purpose.
 
 mod ability;

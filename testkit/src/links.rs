@@ -20,8 +20,8 @@ use crate::proxy::{Block, Proxy};
 /// Links between the nodes of a deployment and their clients. Each link has the names of its two
 /// ends.
 ///
-/// A link has both directions: if it is cut, no connection between its ends works, whichever end
-/// opens it. A process that is not a node belongs to the [`CLIENTS`](Self::CLIENTS), unless
+/// If a link is cut, no connection between its ends works, whichever end opens the connection. A
+/// process that is not a node belongs to the [`CLIENTS`](Self::CLIENTS), unless
 /// [`client`](Self::client) has made it a client of its own.
 ///
 /// # Examples
@@ -31,7 +31,7 @@ use crate::proxy::{Block, Proxy};
 ///
 /// let redis = Sentinels::options().links().start();
 /// redis.links().black_hole(Links::CLIENTS, "redis-0");
-/// // Clients receive no reply of the first server, but the Sentinels find it healthy.
+/// // Clients receive no reply of the first server, but the Sentinels consider it healthy.
 /// redis.links().heal(Links::CLIENTS, "redis-0");
 /// ```
 #[derive(Debug, Default)]
@@ -145,7 +145,7 @@ impl Links {
         map
     }
 
-    /// Adds a node without doors. Returns the address from which it connects.
+    /// Adds a node without doors. Returns the address from which the node connects.
     pub(crate) fn add(&self, name: &str) -> Ipv4Addr {
         let nodes = &mut self.parties().nodes;
         let number = u8::try_from(nodes.len() + 1).expect("the number of nodes fits into 8 bits");

@@ -9,7 +9,7 @@ use std::thread;
 use crate::access::Access;
 use crate::wire::{Connection, PATIENCE};
 
-/// Records all commands of a server until it is dropped.
+/// Records all commands of a server until this value is dropped.
 ///
 /// A line looks like `1700000000.000000 [0 127.0.0.1:50000] "GET" "key"`. A command inside a script
 /// has `lua` instead of an address.
@@ -106,10 +106,10 @@ fn is_own(line: &str) -> bool {
     [MARKER, r#"] "AUTH" "#, r#"] "INFO" "commandstats""#].iter().any(|own| line.contains(own))
 }
 
-/// A unique word. When `MONITOR` reports it, all commands before it have been reported.
+/// A unique word. When `MONITOR` reports this word, it has reported all commands before the word.
 fn next_marker() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    // The closing bracket keeps `1` from being found in `10`.
+    // Because of the closing bracket, `[1]` is not found in `[10]`.
     format!("{MARKER}[{}]", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 

@@ -33,7 +33,7 @@ pub struct Options {
     pub(crate) password: Option<String>,
     pub(crate) persistent: bool,
     pub(crate) plain_among_servers: bool,
-    /// The program of the server. Default: the one that all tests use.
+    /// The program of the server. Default: the program that all tests use.
     pub(crate) program: Option<PathBuf>,
     pub(crate) replicates_as: Option<String>,
     pub(crate) source: Option<Ipv4Addr>,
@@ -48,12 +48,12 @@ pub(crate) enum Kind {
     /// A single server.
     #[default]
     Alone,
-    /// One of several servers. It has a file to which `CONFIG REWRITE` writes, and trusts the same
-    /// authorities as the others. If it uses TLS, it also uses TLS to the others.
+    /// One of several servers. It has a file for `CONFIG REWRITE`. All of these servers trust the
+    /// same authorities. If they use TLS for clients, they also use TLS among themselves.
     Member,
     /// A node of a cluster, with this `cluster-node-timeout` in milliseconds.
     Node(u128),
-    /// A Sentinel. Commands tell it which primary to watch.
+    /// A Sentinel. It receives by commands which primary to watch.
     Sentinel,
 }
 
@@ -64,7 +64,7 @@ impl Options {
         self
     }
 
-    /// Requires this password.
+    /// Makes the server require this password.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.into());
         self
@@ -90,7 +90,7 @@ impl Options {
         self.tls()
     }
 
-    /// Like [`tls`](Self::tls), and clients must present a certificate, too.
+    /// Like [`tls`](Self::tls), but clients must also present a certificate.
     pub fn tls_with_client_auth(mut self) -> Self {
         self.client_auth = true;
         self.tls()
@@ -111,7 +111,7 @@ impl Options {
     }
 
     /// Makes the servers of one deployment log in to each other as this [user](Self::user).
-    /// Default: they use the password, if there is one.
+    /// Default: the servers use the password, if there is one.
     pub fn replicates_as(mut self, user: &str) -> Self {
         self.replicates_as = Some(user.into());
         self
@@ -160,7 +160,7 @@ impl Options {
         Ports { plain, tls, bus }
     }
 
-    /// Writes the files into `dir` that a server with these settings reads.
+    /// Creates in `dir` the files that a server with these settings reads.
     pub(crate) fn prepare(&self, dir: &Path) {
         if self.tls {
             let own = || Arc::new(Certificates::new());
@@ -175,7 +175,7 @@ impl Options {
         }
     }
 
-    /// The content of the file of users. It replaces all settings of the default user.
+    /// The content of the file of users. This file replaces all settings of the default user.
     fn acl(&self) -> String {
         let password =
             self.password.as_ref().map_or_else(|| "nopass".into(), |it| format!(">{it}"));
@@ -189,7 +189,7 @@ impl Options {
 
     /// The command line of a server in `dir`.
     ///
-    /// The settings of the test come last, and so override the others.
+    /// The settings of the test come last, and so override the other settings.
     pub(crate) fn command_line(&self, dir: &Path, ports: Ports) -> Vec<OsString> {
         let mut line = Line(Vec::new());
         self.push_kind(&mut line, dir, ports);
@@ -251,8 +251,8 @@ impl Options {
                 line.push("--bind-source-addr", source);
                 line.push("--bind", "127.0.0.1");
             }
-            // Before this setting existed, a server opened its own connections from the first
-            // address on which it listens.
+            // Before Redis 7, this setting does not exist, and a server opens its own connections
+            // from the first address on which it listens.
             Some(source) => line.0.extend(["--bind".into(), source.into(), "127.0.0.1".into()]),
             None => line.push("--bind", "127.0.0.1"),
         }

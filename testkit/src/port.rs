@@ -24,7 +24,7 @@ pub(crate) fn bind_free_port() -> TcpListener {
         .unwrap_or_else(|| panic!("no free port from {FIRST} on"))
 }
 
-/// Returns one port after another, from a start that differs between processes.
+/// Returns one port after another. The first port differs between processes.
 fn next() -> u16 {
     FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT
 }

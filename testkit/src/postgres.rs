@@ -1,7 +1,7 @@
 //! A PostgreSQL server of a test, for data outside of Redis.
 //!
-//! It listens only on a socket in its own folder, so tests may run at the same time. `psql`, which
-//! is part of PostgreSQL, sends the statements.
+//! The server listens only on a socket in its own folder, so tests may run at the same time.
+//! `psql`, which is part of PostgreSQL, sends the statements.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -193,7 +193,7 @@ fn server(name: &str, dir: &Path) -> Command {
 fn give_away(dir: &Path) {
     if is_root() {
         let given = Command::new("chown").arg(OWNER).arg(dir).status().expect("chown runs");
-        assert!(given.success(), "there is no user `{OWNER}`, whom Debian's package makes");
+        assert!(given.success(), "there is no user `{OWNER}`, which Debian's package creates");
     }
 }
 

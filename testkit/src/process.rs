@@ -54,7 +54,7 @@ impl Helper {
     ///
     /// # Panics
     ///
-    /// As [`example`](Self::example) does.
+    /// For the same reason as [`example`](Self::example).
     pub fn example_on(url: &str, name: &str, args: &[&str]) -> Self {
         let mut command = tied(&path_of_example(name));
         command.env("REDIS_URL", url);

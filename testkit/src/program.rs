@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// The Redis server to start: `$LEASEHOLD_SERVER`, or else the one in `$PATH`.
+/// The Redis server to start: `$LEASEHOLD_SERVER`, or else `redis-server` in `$PATH`.
 ///
 /// # Panics
 ///
-/// If the server is missing. Tests that need Redis then fail; they are never skipped.
+/// If the server is missing. Then tests that need Redis fail. They are never skipped.
 pub(crate) fn redis_server() -> &'static Path {
     static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| match chosen() {
         Some(chosen) => find(&chosen).ok_or_else(|| chosen_is_missing(&chosen)),
@@ -19,7 +19,7 @@ pub(crate) fn redis_server() -> &'static Path {
     FOUND.as_deref().unwrap_or_else(|missing| panic!("{missing}"))
 }
 
-/// The server that `$LEASEHOLD_SERVER` names, as `make matrix` does.
+/// The server that `$LEASEHOLD_SERVER` names. `make matrix` sets this variable.
 pub(crate) fn chosen() -> Option<String> {
     env::var(CHOICE).ok()
 }
@@ -28,7 +28,7 @@ pub(crate) fn chosen() -> Option<String> {
 ///
 /// # Panics
 ///
-/// If the server is missing. Tests that need it then fail; they are never skipped.
+/// If the server is missing. Then tests that need the server fail. They are never skipped.
 pub(crate) fn of_make_servers(name: &str) -> PathBuf {
     let servers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/servers");
     let program = servers.join(name).join("bin/redis-server");
@@ -40,12 +40,12 @@ fn chosen_is_missing(chosen: &str) -> String {
     format!("{CHOICE} is `{chosen}`, which is missing: `make servers` gets those in target/servers")
 }
 
-/// A program of the PostgreSQL server. It is in `$POSTGRES_BIN`, in the folder of Debian, or in
-/// `$PATH`.
+/// A program of the PostgreSQL server. The program is in `$POSTGRES_BIN`, in the folder of Debian,
+/// or in `$PATH`.
 ///
 /// # Panics
 ///
-/// If the program is missing. Tests that need PostgreSQL then fail; they are never skipped.
+/// If the program is missing. Then tests that need PostgreSQL fail. They are never skipped.
 pub(crate) fn postgres(name: &str) -> PathBuf {
     let found = match env::var_os("POSTGRES_BIN") {
         Some(dir) => Some(PathBuf::from(dir).join(name)).filter(|file| file.is_file()),

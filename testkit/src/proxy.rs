@@ -68,7 +68,7 @@ impl Proxy {
         self.shared.state().links.iter().filter(|link| link.strong_count() > 0).count()
     }
 
-    /// Closes all present connections. New ones are accepted.
+    /// Closes all present connections. New connections are accepted.
     ///
     /// Bytes that the proxy has not yet passed on are lost.
     pub fn cut(&self) {
@@ -87,8 +87,8 @@ impl Proxy {
 
     /// Sets whether the proxy discards replies. Requests still reach the server.
     ///
-    /// Discarded replies never arrive. Cut the connections afterwards, unless their clients match
-    /// replies to requests.
+    /// Discarded replies never arrive. Afterwards, cut the connections, unless their clients notice
+    /// to which request a later reply belongs.
     pub fn swallow_replies(&self, on: bool) {
         self.shared.change(|faults| faults.swallow = on);
     }
@@ -122,7 +122,7 @@ impl Proxy {
 
     /// Sets the delay of each reply. Zero means no delay.
     ///
-    /// If a reply arrives during the delay of another one, the delays add up.
+    /// If a reply arrives during the delay of another reply, the delays add up.
     pub fn delay(&self, delay: Duration) {
         self.shared.change(|faults| faults.delay = delay);
     }
@@ -195,7 +195,7 @@ struct State {
     faults: Faults,
     links: Vec<Weak<Link>>,
     lost_replies: usize,
-    /// The address of the connection of `catch_up`, which carries no bytes.
+    /// The address of the connection that `catch_up` opens. This connection carries no bytes.
     marker: Option<SocketAddr>,
 }
 
@@ -265,13 +265,13 @@ impl State {
     }
 }
 
-/// A client's connection, and its connection to the server.
+/// A connection of a client, and the connection of the proxy to the server for this client.
 #[derive(Debug)]
 struct Link {
     client: TcpStream,
     closed: AtomicBool,
     from: IpAddr,
-    /// The connection to the server; empty before it is open.
+    /// The connection to the server. Empty until the connection is open.
     server: OnceLock<TcpStream>,
     /// Whether the next reply must be lost.
     loses: AtomicBool,
@@ -362,7 +362,8 @@ fn carry_requests(link: &Link, server: &TcpStream, shared: &Shared) {
             break;
         }
     }
-    // While bytes are blocked, the server does not learn that its client has closed the connection.
+    // While bytes are blocked, the server does not notice that its client has closed the
+    // connection.
     drop(shared.wait_to_pass(link));
     shut(server, Shutdown::Write);
 }

@@ -1,4 +1,4 @@
-//! A server that replicates another one, until it is promoted.
+//! A server that replicates another server, until it is promoted.
 //!
 //! A failover loses the writes that the replica has not received. To lose a write, a test first
 //! promotes the replica, and then writes to the old primary.
@@ -35,7 +35,7 @@ impl Redis {
     }
 
     /// Makes this server a replica of `master`, as a failover does with the old primary. The data
-    /// of `master` replaces its own.
+    /// of `master` replaces the data of this server.
     ///
     /// This server follows `master` until it is [promoted](Self::promote). A server that was
     /// [started as a replica](Options::start_replica_of) also follows `master` after a restart. Any
@@ -81,7 +81,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// If that takes longer than 20 seconds.
+    /// If the replica is not connected within 20 seconds.
     #[track_caller]
     pub fn wait_until_synced(&self) {
         eventually("the replica is connected", SYNC, || self.is_synced());
@@ -101,7 +101,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// If that takes longer than 20 seconds.
+    /// If the replica does not have the data within 20 seconds.
     #[track_caller]
     pub fn catch_up_with(&self, master: &Self) {
         let offset = |text: String| text.parse::<u64>().unwrap_or(0);
@@ -111,7 +111,7 @@ impl Redis {
         });
     }
 
-    /// Promotes this replica to a master of its own.
+    /// Makes this replica a master.
     ///
     /// # Panics
     ///
@@ -122,8 +122,8 @@ impl Redis {
         self.keep_settings();
     }
 
-    /// Returns one field of `INFO replication`. It is empty if the field is missing or the server
-    /// does not reply.
+    /// Returns one field of `INFO replication`. Returns an empty text if the field is missing or
+    /// the server does not reply.
     fn replication(&self, fact: &str) -> String {
         let Some(info) = self.ask(&["INFO", "replication"]) else { return String::new() };
         let mut lines = info.text().lines();

@@ -1,7 +1,7 @@
 //! A Redis server of a test.
 //!
 //! Each server has its own port and directory, so tests may run at the same time. A server ends
-//! when its [`Redis`] is dropped, and when the test is killed.
+//! when its [`Redis`] is dropped, or when the test is killed.
 
 use std::fs::{self, File};
 use std::io;
@@ -54,12 +54,12 @@ impl Redis {
         Self::options().start()
     }
 
-    /// Starts a server with TTLs of hash fields, which the server in `$PATH` may not have. In `make
-    /// matrix` it is the chosen server, and otherwise `redis-8.2` of `make servers`.
+    /// Starts a server that has TTLs of hash fields. In `make matrix`, this is the chosen server,
+    /// and otherwise `redis-8.2` of `make servers`. The server in `$PATH` may lack such TTLs.
     ///
     /// # Panics
     ///
-    /// If there is no such server, or it does not start.
+    /// If no server has TTLs of hash fields, or the server does not start.
     pub fn start_with_field_ttls() -> Self {
         Options { program: Some(ability::with_field_ttls()), ..Self::options() }.start()
     }
@@ -166,7 +166,8 @@ impl Redis {
         self.pem(CLIENT_KEY)
     }
 
-    /// Returns the working directory of the server. It is deleted when this value is dropped.
+    /// Returns the working directory of the server. The directory is deleted when this value is
+    /// dropped.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -245,7 +246,8 @@ impl Redis {
         self.with_process(Tethered::pause);
     }
 
-    /// Lets a paused server continue. It then executes all requests that it has received meanwhile.
+    /// Lets a paused server continue. The server then executes all requests that it has received
+    /// meanwhile.
     ///
     /// # Panics
     ///
@@ -261,7 +263,7 @@ impl Redis {
 
     /// Sends one command on a new connection and returns the reply.
     ///
-    /// If the server has a password, it logs in first. The command counts in
+    /// If the server has a password, the connection logs in first. The command counts in
     /// [`calls`](Self::calls), like all commands of a test.
     ///
     /// # Panics
@@ -296,8 +298,8 @@ impl Redis {
 
     /// How often each command was called since the server started.
     ///
-    /// Commands in scripts, failed commands, and commands that the server sends to itself at its
-    /// start count, too. Commands of the test kit do not count.
+    /// Also counts commands in scripts, failed commands, and commands that the server sends to
+    /// itself at its start. Does not count commands of the test kit.
     ///
     /// # Panics
     ///
@@ -339,8 +341,7 @@ impl Redis {
         self.access.command(words).ok().filter(|reply| !reply.is_error())
     }
 
-    /// Changes settings, and writes them to the configuration file, so that they hold after a
-    /// restart.
+    /// Changes settings, and writes them to the configuration file, so that they survive a restart.
     pub(crate) fn configure(&self, settings: &[(&str, &str)]) {
         for (name, value) in settings {
             self.own_command(&["CONFIG", "SET", name, value]);
@@ -348,8 +349,8 @@ impl Redis {
         self.keep_settings();
     }
 
-    /// If the server has a configuration file, writes its settings there, so that they hold after a
-    /// restart.
+    /// If the server has a configuration file, writes the settings to this file, so that they
+    /// survive a restart.
     pub(crate) fn keep_settings(&self) {
         if self.options.kind != Kind::Alone {
             self.own_command(&["CONFIG", "REWRITE"]);
@@ -390,8 +391,8 @@ impl Options {
     ///
     /// # Panics
     ///
-    /// If there is no Redis on this machine, or it does not start with these settings. In the
-    /// second case, the message shows the log of the server.
+    /// If there is no Redis on this machine, or it does not start with these settings. If it does
+    /// not start, the message shows the log of the server.
     pub fn start(self) -> Redis {
         let wanted = self.clone();
         Redis::start_on(self, || wanted.free_ports())
@@ -469,7 +470,7 @@ impl Launch<'_> {
     }
 }
 
-/// Another process has taken a port before the server could.
+/// Another process has bound a port before the server.
 struct PortTaken;
 
 fn read_log(dir: &Path) -> String {
@@ -477,7 +478,7 @@ fn read_log(dir: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Removes a file. It is no error if the file does not exist.
+/// Removes a file. A missing file is no error.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

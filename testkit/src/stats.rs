@@ -1,4 +1,4 @@
-//! The commands that the server executed, as it counts them.
+//! The commands that the server executed, as the server counts them.
 //!
 //! The cost of an operation is the number of commands that it makes the server execute. The server
 //! counts these commands. In addition to the `evalsha` that runs a script, the server counts the
@@ -27,7 +27,7 @@ impl Calls {
         Self::without_zeros(calls)
     }
 
-    /// The commands since `earlier`.
+    /// The calls since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let more = |(name, calls): (&String, &u64)| {
@@ -40,7 +40,7 @@ impl Calls {
     /// How often `command` was called.
     ///
     /// `config` counts all of its subcommands, and `config|get` counts only `GET`. Before Redis 7,
-    /// the server counts subcommands together, so `config|get` also counts all of them.
+    /// the server counts subcommands together, so `config|get` also counts all subcommands.
     pub fn of(&self, command: &str) -> u64 {
         let command = command.to_lowercase();
         let container = |name: &str| name.split('|').next().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! A server that sends wrong replies: a proxy that changes replies.
+//! A proxy that changes replies, as if the server sent wrong replies.
 //!
 //! Unlike [`Proxy`](crate::Proxy), this proxy parses where a reply starts and ends. So it can omit
 //! a reply, repeat it, or send another reply instead.
@@ -25,7 +25,7 @@ pub struct ServerMessage<'a> {
 }
 
 impl ServerMessage<'_> {
-    /// Whether it is a message that needs no request.
+    /// Whether this is a push message, which needs no request.
     pub fn is_push(&self) -> bool {
         self.bytes.starts_with(b">")
     }

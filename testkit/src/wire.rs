@@ -1,6 +1,6 @@
 //! A small Redis client that shares no code with Leasehold.
 //!
-//! A client must not be tested with itself. This client blocks, uses RESP2 and hides nothing.
+//! A client must not be tested with itself. This client blocks, uses RESP2, and repeats no request.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -114,7 +114,7 @@ impl Reply {
     ///
     /// # Panics
     ///
-    /// If it is not a text.
+    /// If this reply is not a text.
     #[track_caller]
     pub fn text(&self) -> &str {
         match self {
@@ -127,7 +127,7 @@ impl Reply {
     ///
     /// # Panics
     ///
-    /// If it is not a number. A text of digits is not a number.
+    /// If this reply is not a number. A text of digits is not a number.
     #[track_caller]
     pub fn number(&self) -> i64 {
         match self {
@@ -136,11 +136,11 @@ impl Reply {
         }
     }
 
-    /// The replies inside this one.
+    /// The replies in this list.
     ///
     /// # Panics
     ///
-    /// If it is not a list.
+    /// If this reply is not a list.
     #[track_caller]
     pub fn list(&self) -> &[Self] {
         match self {
@@ -153,7 +153,7 @@ impl Reply {
     ///
     /// # Panics
     ///
-    /// If it is not a list of texts.
+    /// If this reply is not a list of texts.
     #[track_caller]
     pub fn texts(&self) -> Vec<&str> {
         self.list().iter().map(Self::text).collect()
@@ -163,7 +163,7 @@ impl Reply {
     ///
     /// # Panics
     ///
-    /// If it is not an error.
+    /// If this reply is not an error.
     #[track_caller]
     pub fn error(&self) -> &str {
         match self {

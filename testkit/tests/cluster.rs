@@ -109,8 +109,8 @@ fn migrating_slot_is_served_by_both_nodes() {
     let ask = format!("ASK {} 127.0.0.1:{}", Cluster::slot_of("key"), to.port());
     assert_eq!(at(gone).error(), ask);
     let both = from.command(&["MGET", here, gone]);
-    // Before Redis 7, the old node redirects such a request to the new node, which does not have
-    // both keys either.
+    // Before Redis 7, the old node redirects a request for both keys to the new node. The new node
+    // does not have both keys either.
     assert!(["TRYAGAIN", "ASK"].iter().any(|it| both.error().starts_with(it)), "{both:?}");
     assert!(to.command(&["GET", gone]).error().starts_with("MOVED"));
     let mut asking = Connection::open(to.port());
@@ -169,14 +169,14 @@ fn slot_move_under_load_loses_no_increment() {
 
 #[test]
 fn slot_move_ends_when_the_old_owner_knows_the_new_owner() {
-    // given an old owner that learns late that the slot has a new owner
+    // given an old owner that receives nothing from the new owner for a while
     let cluster = Cluster::options().replicas(0).links().start();
     let slot = Cluster::slot_of("key");
     let from = cluster.owner_of(slot);
     let to = cluster.masters().into_iter().find(|it| it.port() != from.port()).unwrap();
     cluster.links().black_hole(&cluster.name_of(&from), &cluster.name_of(&to));
 
-    // when the slot moves, then `move_slot` waits until the old owner has learned it
+    // when the slot moves, then `move_slot` waits until the old owner knows the new owner
     thread::scope(|scope| {
         let moves = scope.spawn(|| cluster.move_slot(slot, &to));
         thread::sleep(Duration::from_millis(300));
@@ -184,7 +184,7 @@ fn slot_move_ends_when_the_old_owner_knows_the_new_owner() {
         cluster.links().heal_all();
     });
 
-    // and when the slot moves back, no late message takes it away again
+    // and when the slot has moved back, no late message moves it again
     cluster.move_slot(slot, &from);
     cluster.wait_until_ok();
     assert_eq!(cluster.owner_of(slot).port(), from.port());
@@ -192,7 +192,7 @@ fn slot_move_ends_when_the_old_owner_knows_the_new_owner() {
 
 #[test]
 fn cluster_node_joins_and_leaves() {
-    // given one more node, and a replica of it
+    // given one more node and its replica
     let cluster = Cluster::options().replicas(0).start();
     let added = cluster.add_node();
     assert_eq!(cluster.name_of(&added), "node-3");
@@ -203,12 +203,12 @@ fn cluster_node_joins_and_leaves() {
     let replica = cluster.add_replica_of(&added);
     assert_eq!(cluster.replicas_of(&added)[0].port(), replica.port());
 
-    // when both leave the cluster
+    // when these two nodes leave the cluster
     cluster.move_slot(slot, &owner);
     cluster.forget(&replica);
     cluster.forget(&added);
 
-    // then no other node knows them, and they know no other node
+    // then the cluster does not know the two nodes, and they do not know the cluster
     cluster.wait_until_ok();
     assert_eq!(cluster.nodes().len(), 3);
     let known = owner.command(&["CLUSTER", "INFO"]);
@@ -311,7 +311,7 @@ fn primary_that_only_clients_reach_is_replaced() {
     let others: Vec<_> = all.iter().filter(|it| **it != name).map(String::as_str).collect();
     cluster.links().split(&[&name], &others);
 
-    // then its replica replaces it, and the old master stops accepting writes
+    // then the replica of this master replaces it, and the old master stops accepting writes
     eventually("the replica accepts writes", LONG, || {
         !replica.command(&["SET", "key", "new"]).is_error()
     });
@@ -354,8 +354,8 @@ fn pair(options: testkit::Options) -> (Cluster, Arc<Redis>, Arc<Redis>) {
     (cluster, from, to)
 }
 
-/// Increments the key at the node that has it now. Returns how often it was incremented: 1, or 0
-/// while no node accepts the command.
+/// Increments the key at the node that has it now. Returns the number of increments: 1, or 0 if no
+/// node accepts the command.
 fn count_once(ports: [u16; 2]) -> usize {
     for port in ports {
         let mut client = Connection::open(port);

@@ -1,4 +1,4 @@
-//! Tests of the test kit: the proxy breaks and repairs the network as configured, and so do links.
+//! Tests of the test kit: the proxy and the links break and repair the network as configured.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -124,18 +124,18 @@ fn nothing_passes_a_black_hole() {
     let mut client = t.impatient_client();
     client.command(&["PING"]);
 
-    // given a connection through a black hole, on which a request was sent
+    // given a connection through a black hole, and a request on this connection
     t.proxy.black_hole(true);
     let error = client.try_command(&["INCR", "counter"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     assert!(t.redis.command(&["GET", "counter"]).is_nil());
 
-    // and another connection, which the proxy accepts, but on which nothing arrives
+    // and another connection that the proxy accepts, but whose bytes it does not pass on
     let mut late = t.impatient_client();
     let error = late.try_command(&["INCR", "counter"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 
-    // when the black hole ends, then everything arrives
+    // when the black hole ends, then both clients receive their replies
     t.proxy.black_hole(false);
     assert!(client.next_reply().is_ok());
     assert!(late.next_reply().is_ok());
@@ -143,7 +143,7 @@ fn nothing_passes_a_black_hole() {
 }
 
 #[test]
-fn black_hole_holds_back_replies_as_well_as_requests() {
+fn black_hole_blocks_replies_until_it_ends() {
     let t = Setup::new();
     let mut client = t.impatient_client();
     client.send(&["BLPOP", "list", "0"]).unwrap();
@@ -213,7 +213,7 @@ fn dropped_proxy_closes_its_connections_and_its_port() {
         drop(t.proxy);
 
         assert_ne!(client.next_reply().unwrap_err().kind(), ErrorKind::WouldBlock);
-        // A server that another test starts at this time may use the port for a moment.
+        // A server that another test starts at this time may take the port for a moment.
         eventually("the port accepts no connections", LONG, || {
             Connection::try_open(port, IMPATIENCE).is_err()
         });
@@ -272,12 +272,12 @@ fn link_cut_separates_one_client_and_no_other() {
     let mut right = Connection::open(announced);
     assert_eq!(left.command(&["PING"]).text(), "PONG");
 
-    // when this client is cut off, then other clients are not
+    // when this client is cut off, then other clients still reach the server
     redis.links().cut("left", "redis-0");
     assert!(left.try_command(&["PING"]).is_err());
     assert_eq!(right.command(&["PING"]).text(), "PONG");
 
-    // when the other clients are cut off, then this client is not
+    // when the other clients are cut off, then this client still reaches the server
     redis.links().heal_all();
     redis.links().cut("redis-0", Links::CLIENTS);
     assert!(right.try_command(&["PING"]).is_err());

@@ -1,4 +1,4 @@
-//! Tests of the test kit: a PostgreSQL server keeps its promises.
+//! Tests of the test kit: PostgreSQL servers and sessions behave as documented.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,7 +58,7 @@ fn session_keeps_its_transaction_until_commit_or_drop() {
                  WHERE state = 'idle in transaction' AND query LIKE 'UPDATE%'";
     eventually("the transaction is open", SOON, || postgres.sql(begun) == "1");
 
-    // when another session changes the row, then it waits for the end of the transaction
+    // when another session changes the row, then this session waits for the end of the transaction
     thread::scope(|scope| {
         let other = scope.spawn(|| postgres.sql("UPDATE t SET n = n * 10"));
         waiting("1");

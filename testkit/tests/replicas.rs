@@ -63,7 +63,7 @@ fn replica_follows_its_primary_again_after_a_restart() {
     replica.catch_up_with(&master);
     assert_eq!(replica.command(&["GET", "key"]).text(), "1");
 
-    // After its promotion, the server no longer follows.
+    // After its promotion, the server no longer follows the old primary.
     replica.promote();
     replica.restart();
     assert_eq!(replica.command(&["ROLE"]).list()[0].text(), "master");

@@ -1,4 +1,4 @@
-//! Tests of the test kit: Sentinels really replace a master, and publish it.
+//! Tests of the test kit: Sentinels really replace a master, and publish the failover.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn failover_moves_the_primary_and_is_published() {
     let received = events.wait_for("+switch-master", LONG);
     assert_eq!(received.text, format!("mymaster 127.0.0.1 {old} 127.0.0.1 {}", new.port()));
 
-    // and in the end the old master follows the new one
+    // and in the end the old master follows the new master
     redis.wait_until_agreed();
     assert_eq!(redis.servers()[0].command(&["GET", "key"]).text(), "2");
 }
@@ -218,7 +218,7 @@ fn primary_that_only_clients_reach_is_replaced() {
     assert_eq!(of_old.command(&["SET", "key", "old"]).text(), "OK");
     assert_eq!(new.command(&["SET", "key", "new"]).text(), "OK");
 
-    // When all links are healed, the data of the new primary replaces that of the old one.
+    // When all links are healed, the data of the new primary replaces the data of the old primary.
     redis.links().heal_all();
     redis.wait_until_agreed();
     assert_eq!(redis.servers()[0].command(&["GET", "key"]).text(), "new");
@@ -231,7 +231,8 @@ fn partition_may_have_a_primary_on_each_side() {
     let side = ["redis-0", "sentinel-0"];
     redis.links().split(&side, &["redis-1", "redis-2", "sentinel-1", "sentinel-2"]);
 
-    // when the other Sentinels have replaced the master, then this Sentinel still names the old one
+    // when the other Sentinels have replaced the master, then this Sentinel still names the old
+    // master
     eventually("the other Sentinels have another primary", LONG, || {
         [1, 2].into_iter().all(|it| redis.master_seen_by(it).is_some_and(|master| master != 0))
     });

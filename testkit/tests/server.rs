@@ -166,7 +166,7 @@ fn error_for_a_wrong_setting_shows_the_server_log() {
 
 #[test]
 fn error_for_a_missing_server_says_how_to_install_it() {
-    // given a machine without Redis, and one without the chosen server
+    // given a machine without Redis, and a machine without the chosen server
     let chosen = "LEASEHOLD_SERVER is `/no/such/redis-server`, which is missing: `make servers`";
     let advices = [
         ("PATH", "redis-server is missing: install it with `apt-get install -y redis-server`\n"),

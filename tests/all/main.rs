@@ -1,6 +1,6 @@
-//! Tests of the public API, linked as one program. So the linker runs once, and the tests of all
-//! files wait for their servers at the same time. A test that measures its own process, for example
-//! its memory, is a separate program.
+//! Tests of the public API, linked as one program. So the linker runs once, and tests of different
+//! files run at the same time. A test that measures its own process, for example the memory, is a
+//! separate program.
 
 #[path = "../common/mod.rs"]
 mod common;

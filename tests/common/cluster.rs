@@ -16,7 +16,7 @@ pub(crate) async fn built(cluster: &Cluster, builder: ClientBuilder) -> Client {
     builder.connect(&cluster.url()).await.expect("the cluster is up")
 }
 
-/// Two addresses of a node. Clients use only one of them at a time.
+/// Two addresses of a node. Clients use only one of the two addresses at a time.
 pub(crate) struct Ways {
     node: u16,
     before: Proxy,
@@ -67,6 +67,7 @@ pub(crate) fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
 
 /// Whether this node, which may be a replica, has a key `name`.
 pub(crate) fn has(node: &Redis, name: &str) -> bool {
-    // `KEYS` has no key in its arguments, so a replica does not redirect it to its master.
+    // `KEYS` has no key in its arguments, so a replica executes this command, and does not redirect
+    // the client to the master.
     !node.command(&["KEYS", name]).list().is_empty()
 }

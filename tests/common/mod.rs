@@ -21,8 +21,8 @@ use tracing::{
     subscriber::{DefaultGuard, NoSubscriber},
 };
 
-/// The limit for an operation that takes almost no time. It is long because the machine may be busy
-/// with other tests.
+/// The limit for an operation that takes almost no time. The limit is long because the machine may
+/// be busy with other tests.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
 /// The strategy of a client that never subscribes.
@@ -122,7 +122,7 @@ pub(crate) fn until_subscribed(redis: &Redis, channel: &str) {
 }
 
 /// Waits until a waiter of `channel` is subscribed, has repeated its request after the
-/// subscription, and sleeps. Before that, a request of the waiter might acquire without a message.
+/// subscription, and sleeps. Before this request, the waiter might acquire without a message.
 /// `before` is the count of calls from just before the waiter began to wait.
 pub(crate) fn until_asleep(redis: &Redis, channel: &str, before: &Calls) {
     until_subscribed(redis, channel);
@@ -251,8 +251,7 @@ pub(crate) fn queue(name: &str) -> String {
     format!("leasehold_lock__queue:{{{name}}}")
 }
 
-/// The channel of the clients that have queue entries. All waiters have another channel: see
-/// `channel`.
+/// The channel of the clients that have queue entries. The channel of all waiters is `channel`.
 pub(crate) fn queuers(name: &str) -> String {
     format!("leasehold_lock__channel:{{{name}}}")
 }
@@ -325,7 +324,7 @@ pub(crate) fn commands_of_the_guide(user: &str) -> Vec<Vec<&str>> {
 }
 
 /// Creates a user as the guide describes. If the server has `CLIENT SETINFO`, the user also gets
-/// the permission for it, because some servers otherwise reject the login.
+/// the permission for this command, because some servers otherwise reject the login.
 pub(crate) fn follow(redis: &Redis, words: &[impl AsRef<str>]) {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
@@ -356,7 +355,7 @@ impl Chain {
         Self::with(redis, name, hold, |lock| lock).await
     }
 
-    /// Five Leasehold clients that acquire `name` repeatedly, with other settings of the lock.
+    /// Five Leasehold clients that acquire `name` repeatedly, with the settings that `set` makes.
     pub(crate) async fn with(
         redis: &Redis,
         name: &str,
@@ -405,7 +404,7 @@ pub(crate) async fn stopped_and_next(redis: &Redis) -> (u64, u64) {
     (stopped.token(), next.token())
 }
 
-/// Returns how long it takes to acquire `lock`, which must not be longer than `bound`.
+/// Returns the time to acquire `lock`. This time must not exceed `bound`.
 pub(crate) async fn entry(lock: Lock, bound: Duration) -> Duration {
     let begun = tokio::time::Instant::now();
     let guard = within(bound, "the client acquires", lock.acquire()).await;

@@ -146,7 +146,7 @@ async fn polling_waiter_is_not_woken_by_notifications() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn subscribed_waiter_follows_a_holder_that_acquired_by_polling() {
+async fn subscribed_waiter_acquires_soon_after_a_polling_holder() {
     let world = World::new();
     let polling = WaitStrategy::Polling { initial: millis(1), max: millis(100) };
     let guard = world.door().wait_strategy(polling).acquire().await.unwrap();

@@ -48,7 +48,7 @@ async fn tasks_of_many_clients_exclude_each_other() {
         let (inside, rounds) = (Arc::clone(&inside), Arc::clone(&rounds));
         tokio::spawn(async move {
             let guard = lock.acquire().await.unwrap();
-            // then no other task holds at the same time
+            // then no other task holds the lock at the same time
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
             sleep(millis(7)).await;
             inside.fetch_sub(1, Ordering::SeqCst);

@@ -75,8 +75,8 @@ async fn other_clients_see_an_unchanged_holder_during_hand_offs() {
     assert_eq!((holder.owner(), holder.count()), (guard.owner(), 1));
     assert_eq!(world.other_door().held_by(guard.owner()).await.unwrap(), 1);
 
-    // and the guard has at most the remaining time that other clients see, which no hand-off has
-    // renewed
+    // and the guard has no more remaining time than other clients see, because a hand-off renews no
+    // lease
     let (theirs, ours) = (holder.remaining().unwrap(), guard.remaining().unwrap());
     assert!(ours <= theirs && theirs < secs(28), "{ours:?}, {theirs:?}");
     assert!(world.other_door().try_acquire().await.unwrap().is_none());
@@ -130,7 +130,7 @@ async fn task_with_another_profile_requests_its_own_grant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn polling_waiter_takes_the_same_handed_over_grant() {
+async fn polling_and_subscribed_waiters_hand_off_to_each_other() {
     let world = World::new();
     let polling = || {
         world.staying().wait_strategy(WaitStrategy::Polling { initial: millis(500), max: secs(1) })
@@ -272,8 +272,8 @@ async fn handed_over_hold_can_be_lost() {
             _ => world.store.stall(),
         }
 
-        // then the client reports the loss: at the next renewal if the store lost the hold, and at
-        // the local deadline if the store is silent
+        // then the client reports the loss. If the store lost the hold, the next renewal notices
+        // the loss. If the store is silent, the hold ends at the local deadline
         assert_eq!(guard.lost().await, reason);
         let reported = if reason == LostReason::NotOwned { secs(1) } else { millis(2_968) };
         assert!(granted.elapsed() >= reported, "{reason}: {:?}", granted.elapsed());
@@ -308,7 +308,7 @@ async fn hold_due_for_renewal_is_not_handed_over() {
     world.store.stall();
     sleep(millis(1_500)).await;
 
-    // then the release waits for the store, and so does the next waiter
+    // then the release waits for the store, and the next waiter waits, too
     let releasing = tokio::spawn(guard.release());
     sleep(millis(500)).await;
     assert!(!second.is_finished() && !releasing.is_finished());
@@ -365,7 +365,7 @@ async fn handed_over_hold_counts_max_hold_from_its_hand_off() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_releases_a_grant_that_was_just_handed_over() {
-    // given a task that was handed the grant, and that has not run since
+    // given a task that received the grant by a hand-off, and that has not run since
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;

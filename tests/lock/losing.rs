@@ -19,7 +19,7 @@ async fn loss_is_reported_to_every_observer() {
     assert_eq!(early.await, LostReason::Expired);
     assert_eq!(guard.lost().await, LostReason::Expired);
 
-    // and later calls of `lost` return the reason, too; their futures may outlive the guard
+    // and a later call of `lost` also returns the reason, even after the guard is dropped
     let late = guard.lost();
     drop(guard);
     assert_eq!(late.await, LostReason::Expired);
@@ -27,7 +27,7 @@ async fn loss_is_reported_to_every_observer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_ends_the_lost_future() {
+async fn release_completes_the_loss_future() {
     for dropped in [true, false] {
         let guard = World::new().door().acquire().await.unwrap();
         let watcher = tokio::spawn(guard.lost());
@@ -42,7 +42,7 @@ async fn release_ends_the_lost_future() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_future_waits_while_another_share_is_left() {
+async fn loss_future_waits_while_another_share_is_left() {
     let guard = World::new().door().acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     let mut lost = Box::pin(guard.lost());

@@ -16,7 +16,7 @@ async fn hold_count_grows_by_each_reentry_and_falls_by_each_release() {
     assert_eq!((first.count(), third.count()), (3, 3));
     assert_eq!(first.owner(), third.owner());
 
-    // whatever the order of the releases
+    // the order of the releases does not matter
     assert_eq!(first.release().await.unwrap(), Release::StillHeld { count: 2 });
     assert_eq!(lock.holder().await.unwrap().unwrap().count(), 2);
     assert_eq!(third.release().await.unwrap(), Release::StillHeld { count: 1 });
@@ -26,7 +26,7 @@ async fn hold_count_grows_by_each_reentry_and_falls_by_each_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_task_pauses_for_a_fiftieth_of_its_long_hold() {
+async fn task_that_reacquires_pauses_for_2_percent_of_a_long_hold() {
     let lock = World::new().door();
     for (held, left) in [(millis(40), millis(0)), (millis(100), millis(2)), (secs(9), millis(8))] {
         let guard = lock.acquire().await.unwrap();
@@ -40,7 +40,7 @@ async fn returning_task_pauses_for_a_fiftieth_of_its_long_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_client_pauses_for_a_fiftieth_of_its_short_holds() {
+async fn client_that_reacquires_pauses_for_2_percent_of_short_holds() {
     let lock = World::new().door();
     let (held, mut rested, mut longest) = (millis(20), millis(0), millis(0));
     for _ in 0..800 {
@@ -143,7 +143,7 @@ async fn release_after_the_lease_returns_expired() {
 
 #[tokio::test(start_paused = true)]
 async fn release_of_a_lost_lock_names_the_new_holder() {
-    // given a hold that was lost for either reason, and a later hold of another task
+    // given a hold that was lost for each of the two reasons, and a later hold of another task
     for reason in [LostReason::Expired, LostReason::NotOwned] {
         let world = World::new();
         let guard = match reason {

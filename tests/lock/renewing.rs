@@ -73,7 +73,7 @@ async fn fixed_lease_ends_in_time_and_is_never_renewed() {
     let start = Instant::now();
     let guard = world.door().lease(secs(10)).acquire().await.unwrap();
 
-    // and a reentry does not renew it
+    // and a reentry does not renew the fixed lease
     sleep(secs(8)).await;
     let again = guard.reenter().await.unwrap();
     assert!(again.remaining().unwrap() <= secs(2));
@@ -162,7 +162,7 @@ async fn short_outage_leaves_a_hold_in_doubt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hold_ends_by_its_own_clock_while_the_store_is_silent() {
+async fn hold_ends_at_its_local_deadline_while_the_store_is_silent() {
     let world = World::new();
     let start = Instant::now();
     let guard = world.door().acquire().await.unwrap();

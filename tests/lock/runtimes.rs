@@ -46,7 +46,7 @@ fn acquire_within_fails_without_a_runtime() {
     assert!(matches!(ran, Err(Error::NoRuntime)));
 }
 
-/// Once, these calls panicked.
+/// Former bug: these calls panicked.
 #[test]
 fn barrier_and_quorum_lock_fail_without_a_runtime() {
     let client = Client::in_memory();
@@ -81,7 +81,7 @@ fn client_works_on_a_second_runtime_after_the_first() {
     let lock = door(&client);
     runtime().block_on(async { leave(lock.acquire().await.unwrap()).await });
 
-    // then on the next runtime, its watchdog and its background releases work
+    // then the watchdog and the background releases of the client work on the next runtime
     runtime().block_on(async {
         let guard = lock.acquire().await.unwrap();
         sleep(secs(300)).await;
@@ -140,12 +140,12 @@ fn release_of_an_ended_runtime_is_sent_by_the_next_runtime() {
         }
     });
 
-    // when the runtime of this release ends, and the client is used on another one
+    // when the runtime of this release ends, and the client is used on another runtime
     world.store.resume();
     runtime().block_on(async {
         drop(world.one.lock("window").unwrap().acquire().await.unwrap());
 
-        // then the client releases on the second runtime
+        // then the client releases the lock on the second runtime
         let entered = world.other_door().acquire_within(secs(5)).await;
         assert!(entered.is_ok(), "{entered:?}");
     });
@@ -167,7 +167,7 @@ fn renewal_of_an_ended_runtime_is_sent_by_the_next_runtime() {
     });
     drop(first);
 
-    // when the runtime of this renewal ends, and the client is used on another one
+    // when the runtime of this renewal ends, and the client is used on another runtime
     world.store.resume();
     runtime().block_on(async {
         drop(world.one.lock("window").unwrap().acquire().await.unwrap());

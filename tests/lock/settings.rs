@@ -1,4 +1,4 @@
-//! Settings, and invalid settings.
+//! Valid and invalid settings.
 
 use std::time::Duration;
 

@@ -40,8 +40,8 @@ async fn shutdown_accepts_any_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_fails_waiters_at_once() {
-    // given one waiter that is subscribed, one that polls, and one that stands in line behind
-    // another task
+    // given a waiter that is subscribed, a waiter that polls, and a waiter in line behind another
+    // task
     let world = World::new();
     let _guard = world.other_door().acquire().await.unwrap();
     let polling = WaitStrategy::Polling { initial: secs(10), max: secs(10) };

@@ -54,7 +54,7 @@ async fn timeout_error_says_that_this_client_holds_the_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn timeout_error_of_a_waiter_without_a_request_names_the_holder() {
-    // given a holder in one client, and two waiters in another
+    // given a holder in one client, and two waiters in another client
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let _first = waiting(world.other_door()).await;
@@ -153,7 +153,7 @@ async fn endless_timeout_waits_without_a_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_task_sends_its_request_before_a_short_timeout() {
+async fn task_that_reacquires_sends_a_request_before_its_timeout() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     sleep(secs(1)).await;

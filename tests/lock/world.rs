@@ -23,7 +23,7 @@ pub(crate) const AT_ONCE: Duration = millis(10);
 /// A waiter that receives no notification repeats its request within this time.
 pub(crate) const SECOND_LOOK: Duration = secs(4);
 
-/// Two clients of one store, as two processes would have.
+/// Two clients of one store, like the clients of two processes.
 pub(crate) struct World {
     pub(crate) store: MemoryStore,
     pub(crate) one: Client,

@@ -48,7 +48,7 @@ async fn ask(stream: &mut DuplexStream, command: &[u8]) -> String {
     reply
 }
 
-/// Returns a call of a script of the store. The server has loaded the script before.
+/// Loads a script of the store, and returns a command that calls the script.
 async fn scripted(
     stream: &mut DuplexStream,
     name: &str,

@@ -2,7 +2,7 @@
 //!
 //! The cluster has the true state. Each node has the state after the changes that have reached it.
 //! A change arrives at a node after the delay of the [`gossip`](Cluster::gossip). A node that is
-//! stopped, dead or isolated receives the change when it is back.
+//! stopped, dead or isolated receives the change as soon as it can.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -57,8 +57,8 @@ struct Truth {
 }
 
 impl Cluster {
-    /// Creates a cluster with this number of `primaries`, and this number of `replicas` for each
-    /// primary. The replicas receive writes after `lag`.
+    /// Creates a cluster with this number of `primaries`. Each primary has this number of
+    /// `replicas`, which receive writes after `lag`.
     #[must_use]
     pub fn start(net: &Net, primaries: usize, replicas: usize, lag: Delay) -> Self {
         let count = primaries * (replicas + 1);
@@ -113,8 +113,8 @@ impl Cluster {
         }
     }
 
-    /// Promotes a replica of the primary of a slot, at once and with its current data. Returns the
-    /// index of the replica. Returns `None` if no replica runs and can reach the other nodes.
+    /// Promotes a replica of the slot's primary at once, with the replica's current data. Returns
+    /// the index of the replica. Returns `None` if no replica runs and can reach the other nodes.
     pub fn fail_over(&self, slot: u16) -> Option<usize> {
         let mut truth = self.truth();
         let old = truth.map.owners.of(slot);
@@ -133,14 +133,14 @@ impl Cluster {
         Some(new)
     }
 
-    /// Begins to migrate a slot to another primary, by its index.
+    /// Begins to migrate a slot to the primary with the index `to`.
     pub fn begin_move(&self, slot: u16, to: usize) {
         let from = self.owner(slot);
         self.at(to, |it| it.importing.insert(slot, from));
         self.at(from, |it| it.migrating.insert(slot, to));
     }
 
-    /// Moves up to `most` keys of a migrating slot, and returns how many it moved.
+    /// Moves up to `most` keys of a migrating slot, and returns their number.
     pub fn move_keys(&self, slot: u16, most: usize) -> usize {
         let from = self.owner(slot);
         let to = self.at(from, |it| it.migrating.get(&slot).copied()).flatten();
@@ -152,7 +152,7 @@ impl Cluster {
     }
 
     /// Ends the migration of a slot. The target learns of the end first. The other nodes learn of
-    /// it by gossip. Keys that were not moved are lost.
+    /// the end by gossip. Keys that were not moved are lost.
     pub fn finish_move(&self, slot: u16) {
         let mut truth = self.truth();
         let from = truth.map.owners.of(slot);

@@ -1,8 +1,8 @@
 //! Transports the bytes of one connection in both directions.
 //!
-//! The bytes of a client arrive after a delay. The server then executes them, even if the client
-//! has disconnected meanwhile. A stopped server executes them when it continues. Bytes of one
-//! direction keep their order.
+//! The bytes of a client arrive after a delay. The server then executes the commands in these
+//! bytes, even if the client has disconnected meanwhile. A stopped server executes the commands
+//! when it continues. Bytes of one direction keep their order.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +27,7 @@ use super::{
     request::{self, Request},
 };
 
-/// How much is read at once.
+/// The number of bytes to read at once.
 const READ: usize = 8 * 1024;
 
 /// The server's end of a connection.
@@ -46,8 +46,8 @@ pub(super) struct Connection {
     /// The bytes for the client.
     leaving: Vec<u8>,
     left: usize,
-    /// Whether the client has sent invalid bytes. The server closes the connection after it has
-    /// sent the error.
+    /// Whether the server closes the connection as soon as it has sent the remaining bytes. For
+    /// example, the client has sent invalid bytes and gets an error.
     closing: bool,
     timer: Pin<Box<Sleep>>,
 }
@@ -100,7 +100,7 @@ impl Connection {
         self.wait(cx, core)
     }
 
-    /// Reads bytes from the client. Returns whether there were any.
+    /// Reads bytes from the client. Returns whether bytes came, or the client disconnected.
     fn read(&mut self, cx: &mut Context<'_>, core: &mut Core, cut: Option<Cut>) -> bool {
         let mut moved = false;
         while let Some(stream) = &mut self.stream {
@@ -132,7 +132,7 @@ impl Connection {
         self.underway.push_back((due, bytes.to_vec()));
     }
 
-    /// Executes the commands that have arrived. Returns whether there were any.
+    /// Executes the commands that have arrived. Returns whether it has executed any.
     fn serve(&mut self, core: &mut Core, now: Instant) -> bool {
         while let Some((due, _)) = self.underway.front()
             && *due <= now
@@ -161,7 +161,7 @@ impl Connection {
         at > 0
     }
 
-    /// Writes the bytes for the client. Returns whether there were any.
+    /// Writes the bytes for the client. Returns whether it has written any.
     fn write(&mut self, cx: &mut Context<'_>, core: &mut Core, now: Instant) -> bool {
         let Some(client) = core.client(self.id) else { return true };
         client.take(now, &mut self.leaving);

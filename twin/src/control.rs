@@ -11,13 +11,13 @@ use super::{
 };
 
 impl Twin {
-    /// Stops the server as SIGSTOP does. The server still receives bytes, and executes them when it
-    /// continues, even if their clients have disconnected.
+    /// Stops the server as SIGSTOP does. The server still receives commands, and executes them when
+    /// it continues, even if their clients have disconnected.
     pub fn stop(&self) {
         self.core().faults.stopped = true;
     }
 
-    /// Lets a stopped server continue. The order of its clients is random.
+    /// Lets a stopped server continue. The server then serves its clients in random order.
     pub fn resume(&self) {
         let mut core = self.core();
         core.faults.stopped = false;
@@ -26,8 +26,8 @@ impl Twin {
         self.shared.resumed.notify_waiters();
     }
 
-    /// Kills the server: all connections end, and the server refuses new ones. If the server is a
-    /// replica, it loses the writes that it has not applied yet.
+    /// Kills the server: all connections end, and the server refuses new connections. If the server
+    /// is a replica, it loses the writes that it has not applied yet.
     pub fn kill(&self) {
         let mut core = self.core();
         (core.faults.dead, core.faults.stopped) = (true, false);
@@ -35,8 +35,8 @@ impl Twin {
         core.unfollow();
     }
 
-    /// Starts a killed server again, with its data and without its scripts. If the server also lost
-    /// its data, call [`forget_everything`](Self::forget_everything) before.
+    /// Starts a killed server again, with its data and without its scripts. To lose the data, too,
+    /// first call [`forget_everything`](Self::forget_everything).
     pub fn restart(&self) {
         let mut core = self.core();
         core.faults.dead = false;
@@ -77,7 +77,7 @@ impl Twin {
         hit.len()
     }
 
-    /// Rejects this many of a thousand commands from now on, at random: 1,000 for all, 0 for none.
+    /// Rejects `per_mille` of 1,000 commands from now on, at random. 0 ends the rejections.
     ///
     /// Rejections of writes also affect scripts. The server decides once for each script whether to
     /// reject its writes, before the first write.
@@ -92,7 +92,7 @@ impl Twin {
         self.core().faults.failing = words.map(line);
     }
 
-    /// Deletes a key. Returns whether it existed.
+    /// Deletes a key. Returns whether the key existed.
     pub fn delete(&self, key: &str) -> bool {
         self.write(key, |core, now| core.database(0).delete(key.as_bytes(), now))
     }
@@ -124,13 +124,13 @@ impl Twin {
         done
     }
 
-    /// Loses this many of a thousand messages to subscribers from now on.
+    /// Loses `per_mille` of 1,000 messages to subscribers from now on, at random.
     pub fn lose_messages(&self, per_mille: u32) {
         self.core().faults.lost = per_mille;
     }
 
-    /// Forgets all data and all scripts, as a server does that has crashed without persistence. The
-    /// connections stay; see [`cut`](Self::cut).
+    /// Forgets all data and all scripts, like a server that crashed without persistence. The
+    /// connections stay. To end them, call [`cut`](Self::cut).
     pub fn forget_everything(&self) {
         let mut core = self.core();
         core.tick();
@@ -144,8 +144,8 @@ impl Twin {
         self.core().scripts.clear();
     }
 
-    /// Moves the clock of `TIME`, by microseconds in either direction. TTLs do not depend on this
-    /// clock.
+    /// Moves the clock of `TIME` by this number of microseconds, forwards or backwards. TTLs do not
+    /// depend on this clock.
     pub fn step_clock(&self, micros: i64) {
         let mut core = self.core();
         core.faults.step = core.faults.step.saturating_add(micros);
@@ -177,20 +177,20 @@ impl Twin {
         core.unblock();
     }
 
-    /// Makes a replica the primary. The old primary becomes a replica of the new one, keeps its
-    /// connections, and rejects writes. As soon as the change reaches the old primary, it loses the
-    /// writes that the new primary has not received.
+    /// Makes this replica the primary. The old primary becomes a replica of the new primary, keeps
+    /// its connections, and rejects writes. When the data of the new primary arrives, the old
+    /// primary loses the writes that the new primary has not received.
     pub fn promote(&self) {
         replica::promote(&self.shared, true);
     }
 
-    /// Like [`promote`](Self::promote), but the old primary does not learn of the promotion. It
+    /// Like [`promote`](Self::promote), but the old primary does not learn of the promotion. So it
     /// continues as a primary.
     pub fn secede(&self) {
         replica::promote(&self.shared, false);
     }
 
-    /// Makes this server a replica of `master`, `lag` behind it.
+    /// Makes this server a replica of `master`, which receives writes after `lag`.
     pub fn follow(&self, master: &Self, lag: Delay) {
         replica::follow(&self.shared, &master.shared, lag);
     }

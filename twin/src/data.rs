@@ -1,4 +1,4 @@
-//! The values of the keys, and the times when they end.
+//! The values of the keys, and their expiry times.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use super::{
     zset::Zset,
 };
 
-/// A value of one of the types that the server has.
+/// A value of any type that the server supports.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Text(Vec<u8>),
@@ -18,7 +18,7 @@ pub(super) enum Value {
     List(VecDeque<Vec<u8>>),
 }
 
-/// A value, and when it ends, in milliseconds since 1970.
+/// A value, and its expiry time in milliseconds since 1970.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) value: Value,
@@ -34,7 +34,7 @@ impl Entry {
     }
 }
 
-/// One database. A key after its end is invisible, so nothing has to delete it in time.
+/// One database. An expired key is invisible, so no task has to delete it in time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keyspace(BTreeMap<Vec<u8>, Entry>);
 
@@ -102,7 +102,7 @@ pub(super) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 impl Keyspace {
-    /// Returns the entry of `key`, without its ended fields, if the entry has not ended by `now`.
+    /// Returns the entry of `key` without expired fields, unless the entry has expired by `now`.
     pub(super) fn entry(&mut self, key: &[u8], now: i64) -> Option<&mut Entry> {
         if self.0.get(key).is_some_and(|entry| entry.is_over(now)) {
             self.0.remove(key);
@@ -114,13 +114,14 @@ impl Keyspace {
         Some(entry)
     }
 
-    /// Returns the value of this type, if there is one.
+    /// Returns the value under `key`, if there is one. Fails if the value has another type than
+    /// `K`.
     pub(super) fn find<K: Kind>(&mut self, key: &[u8], now: i64) -> Result<Option<&mut K>, Reply> {
         let Some(entry) = self.entry(key, now) else { return Ok(None) };
         K::of(&mut entry.value).map(Some).ok_or_else(|| Reply::error(WRONG_TYPE))
     }
 
-    /// Returns the value of this type, and creates it if there is none.
+    /// Returns the value under `key`, or creates it. Fails if the value has another type than `K`.
     pub(super) fn make<K: Kind>(&mut self, key: &[u8], now: i64) -> Result<&mut K, Reply> {
         if self.entry(key, now).is_none() {
             self.put(key, Entry { value: K::default().into_value(), ends: None });
@@ -147,12 +148,12 @@ impl Keyspace {
         self.0.insert(key.to_vec(), entry);
     }
 
-    /// Deletes a key. Returns whether it existed and had not ended.
+    /// Deletes a key. Returns whether the key existed and had not expired.
     pub(super) fn delete(&mut self, key: &[u8], now: i64) -> bool {
         self.entry(key, now).is_some() && self.0.remove(key).is_some()
     }
 
-    /// Returns the keys that have not ended by `now`, in order.
+    /// Returns the keys that have not expired by `now`, in order.
     pub(super) fn live(&self, now: i64) -> impl Iterator<Item = (&Vec<u8>, &Entry)> {
         self.0.iter().filter(move |(_, entry)| !entry.is_over(now))
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// The time in transit. The runtime's timers count in milliseconds, so bytes that are due between
-/// two milliseconds arrive at the later one.
+/// How long bytes are in transit. The runtime's timers count in milliseconds, so bytes that are due
+/// between two milliseconds arrive at the later one.
 ///
 /// # Examples
 ///
@@ -23,7 +23,7 @@ pub enum Delay {
     None,
     /// Bytes always take this time.
     Fixed(Duration),
-    /// A random time from zero to this, for each message.
+    /// Each message takes a random time, from zero to this time.
     UpTo(Duration),
 }
 

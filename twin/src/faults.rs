@@ -87,7 +87,7 @@ pub enum Reach {
     Open,
     /// The server refuses new connections, as a port without a listener does.
     Refused,
-    /// The client gets no reply to its attempt, however long it waits.
+    /// A connection attempt never gets a reply.
     Silent,
 }
 
@@ -96,8 +96,8 @@ pub enum Reach {
 pub enum Cut {
     /// Both sides notice the end. All bytes in transit are lost in both directions.
     Whole,
-    /// Only the client notices the end. The bytes that it has sent still arrive and are executed.
-    /// The replies are lost.
+    /// Only the client notices the end. The bytes that the client has sent still arrive and are
+    /// executed. The replies are lost.
     Replies,
     /// Neither side notices the end. The connection looks alive, but no more bytes arrive.
     Silence,
@@ -123,7 +123,7 @@ pub(super) struct Faults {
     pub(super) failing: Option<String>,
     /// How many imaginary replicas acknowledge every write at once.
     pub(super) replicas: usize,
-    /// How far the clock is off, in microseconds.
+    /// How far the clock of `TIME` was moved, in microseconds.
     pub(super) step: i64,
 }
 

@@ -19,7 +19,8 @@ fn starts(literal: u8, rest: &[u8], text: &[u8]) -> bool {
     text.split_first().is_some_and(|(byte, after)| *byte == literal && is_like(rest, after))
 }
 
-/// Returns whether `byte` is in the class that begins here, and the pattern after the class.
+/// Matches `byte` with the class at the start of `pattern`. Returns the result, and the pattern
+/// after the class.
 fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
     let (inverted, mut rest) = match pattern.strip_prefix(b"^") {
         Some(rest) => (true, rest),

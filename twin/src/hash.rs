@@ -20,11 +20,11 @@ impl Set {
 
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    /// The cursor with which a scan continues after this field.
+    /// The cursor by which a scan continues after this field.
     pub(super) number: u64,
     pub(super) name: Vec<u8>,
     pub(super) value: Vec<u8>,
-    /// When the field ends, in milliseconds since 1970.
+    /// The expiry time of the field, in milliseconds since 1970.
     pub(super) ends: Option<i64>,
 }
 
@@ -39,7 +39,7 @@ impl Hash {
         self.fields.iter().find(|field| field.name == name).map(|field| &field.value)
     }
 
-    /// Sets a field, without an end. Returns whether it is new.
+    /// Sets a field without an expiry time. Returns whether the field is new.
     pub(super) fn set(&mut self, name: &[u8], value: Vec<u8>) -> bool {
         if let Some(field) = self.fields.iter_mut().find(|field| field.name == name) {
             (field.value, field.ends) = (value, None);
@@ -50,7 +50,7 @@ impl Hash {
         true
     }
 
-    /// Sets the value of a field. The field keeps its end.
+    /// Sets the value of a field. The field keeps its expiry time.
     pub(super) fn update(&mut self, name: &[u8], value: Vec<u8>) {
         match self.fields.iter_mut().find(|field| field.name == name) {
             Some(field) => field.value = value,
@@ -60,23 +60,23 @@ impl Hash {
         }
     }
 
-    /// Sets the end of a field. Returns whether the field exists.
+    /// Sets the expiry time of a field. Returns whether the field exists.
     pub(super) fn end_at(&mut self, name: &[u8], ends: i64) -> bool {
         let field = self.fields.iter_mut().find(|field| field.name == name);
         field.map(|field| field.ends = Some(ends)).is_some()
     }
 
-    /// Returns whether there are fields, and all of them have ended by `now`.
+    /// Returns whether the hash has fields, and all its fields have expired by `now`.
     pub(super) fn is_over(&self, now: i64) -> bool {
         !self.fields.is_empty() && self.fields.iter().all(|field| field.is_over(now))
     }
 
-    /// Removes the fields that have ended by `now`.
+    /// Removes the fields that have expired by `now`.
     pub(super) fn remove_ended(&mut self, now: i64) {
         self.fields.retain(|field| !field.is_over(now));
     }
 
-    /// Removes a field. Returns whether it existed.
+    /// Removes a field. Returns whether the field existed.
     pub(super) fn remove(&mut self, name: &[u8]) -> bool {
         let place = self.fields.iter().position(|field| field.name == name);
         place.map(|place| self.fields.remove(place)).is_some()

@@ -11,37 +11,38 @@ use super::{
 };
 
 impl Twin {
-    /// Returns the fields and values of a hash, or `None` if there is no such hash.
+    /// Returns the fields and values of a hash, or `None` if the hash is missing.
     pub fn hash(&self, key: &str) -> Option<BTreeMap<String, String>> {
         self.value(key, |hash: &mut Hash| {
             hash.fields().map(|field| (text(&field.name), text(&field.value))).collect()
         })
     }
 
-    /// Returns the members of a sorted set and their scores, in order, or `None` if there is no
-    /// such set.
+    /// Returns the members of a sorted set with their scores, in order. Returns `None` if the set
+    /// is missing.
     pub fn zset(&self, key: &str) -> Option<Vec<(String, f64)>> {
         self.value(key, |set: &mut Zset| {
             set.ranked().map(|(member, score)| (text(member), score)).collect()
         })
     }
 
-    /// Returns the elements of a list in order, or `None` if there is no such list.
+    /// Returns the elements of a list in order, or `None` if the list is missing.
     pub fn list(&self, key: &str) -> Option<Vec<String>> {
         self.value(key, |list: &mut VecDeque<Vec<u8>>| list.iter().map(|it| text(it)).collect())
     }
 
-    /// Returns the text under a key, or `None` if there is no such text.
+    /// Returns the text under a key, or `None` if the text is missing.
     pub fn text(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         self.value(key, |text: &mut Vec<u8>| text.clone())
     }
 
-    /// Returns one field of the hash under a key, or `None` if there is no such field.
+    /// Returns one field of a hash, or `None` if the field is missing.
     pub fn field(&self, key: impl AsRef<[u8]>, field: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         self.value(key, |hash: &mut Hash| hash.value(field.as_ref()).cloned()).flatten()
     }
 
-    /// Returns the result of `PTTL`: -1 for a key without a TTL, -2 without a key.
+    /// Returns the result of `PTTL`. The result is -1 for a key without a TTL, and -2 for a missing
+    /// key.
     pub fn pttl(&self, key: &str) -> i64 {
         let mut core = self.core();
         core.tick();
@@ -52,7 +53,7 @@ impl Twin {
         }
     }
 
-    /// Returns the time on the clock of the server, in milliseconds since 1970.
+    /// Returns the time that decides about TTLs, in milliseconds since 1970.
     pub fn millis(&self) -> i64 {
         let mut core = self.core();
         core.tick();
@@ -89,7 +90,7 @@ impl Twin {
         self.core().connections()
     }
 
-    /// Returns the address of the server in a [`Net`](crate::Net), by which other servers name it.
+    /// Returns the address of the server in a [`Net`](crate::Net), as other servers announce it.
     pub fn address(&self) -> String {
         self.core().address.to_string()
     }

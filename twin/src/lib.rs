@@ -1,5 +1,5 @@
-//! A simulated Redis server: in the process, in virtual time, from a seed, with all faults that a
-//! test needs.
+//! A simulated Redis server inside the process of a test, in virtual time. A seed decides its
+//! random choices, and the test can cause faults.
 //!
 //! A [`Twin`] speaks the protocol of Redis over a stream in memory, so a test can use a real
 //! client. The server and its network run on the runtime of the test, which has one thread and a
@@ -59,7 +59,7 @@ pub use self::{
     sentinels::Sentinels,
 };
 
-/// The number of unread bytes that the network holds in one direction.
+/// The number of unread bytes that the network holds in one direction of a connection.
 const BUFFER: usize = 256 * 1024;
 
 /// A simulated server. A clone is a handle of the same server.
@@ -135,13 +135,13 @@ impl Twin {
     ///
     /// # Cancel safety
     ///
-    /// If this is dropped, no connection is made.
+    /// If this future is dropped, no connection is made.
     pub async fn connect(&self) -> io::Result<DuplexStream> {
         self.connect_from("", Reach::default).await
     }
 
-    /// Like [`connect`](Self::connect), from a host. `reached` returns the state of the path to the
-    /// server.
+    /// Like [`connect`](Self::connect), from `host`. `reached` returns the state of the path from
+    /// this host to the server.
     async fn connect_from(
         &self,
         host: &str,
@@ -169,8 +169,9 @@ impl Twin {
         client
     }
 
-    /// Creates a replica. It receives writes and published messages after `lag`. It replies to
-    /// reads and serves subscribers. `PUBLISH` at this server does not count those subscribers.
+    /// Creates a replica, which receives writes and published messages after `lag`. The replica
+    /// executes reads and serves subscribers. `PUBLISH` at this server does not count the
+    /// subscribers of the replica.
     ///
     /// # Examples
     ///

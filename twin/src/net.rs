@@ -1,7 +1,7 @@
-//! A network: servers have addresses, and clients dial them.
+//! A network: servers have addresses, and clients dial these addresses.
 //!
-//! A server may be unreachable for all clients, or only for those of one [`Host`]. Later, its
-//! address may lead to another server, as a DNS name may.
+//! A server may be unreachable for all clients, or only for the clients of one [`Host`]. An address
+//! may later lead to another server, like a DNS name.
 
 use std::{
     collections::BTreeMap,
@@ -44,8 +44,7 @@ pub struct Net(Arc<Mutex<Inner>>);
 struct Inner {
     random: Rng,
     servers: BTreeMap<String, Twin>,
-    /// The state of the path to an address, by the host of the client and the address. A missing
-    /// path is open.
+    /// The state of each path, by the host of the client and the address. A missing path is open.
     reaches: BTreeMap<(String, String), Reach>,
 }
 
@@ -63,7 +62,7 @@ impl Net {
     ///
     /// # Panics
     ///
-    /// If `address` is not of that form.
+    /// If `address` is not a `host:port`.
     #[track_caller]
     #[must_use]
     pub fn start(&self, address: &str) -> Twin {
@@ -80,7 +79,8 @@ impl Net {
         self.lead(address, server);
     }
 
-    /// Redirects the address to `server`. Other servers still announce the old address of `server`.
+    /// Redirects `address` to `server`. Other servers still announce `server` by its earlier
+    /// address.
     pub fn lead(&self, address: &str, server: &Twin) {
         self.inner().servers.insert(address.into(), server.clone());
     }
@@ -94,16 +94,16 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// If no server is there, or connections are refused.
+    /// If there is no server at `address`, or connections are refused.
     ///
     /// # Cancel safety
     ///
-    /// If this is dropped, no connection is made.
+    /// If this future is dropped, no connection is made.
     pub async fn dial(&self, address: &str) -> io::Result<DuplexStream> {
         self.host(ANYWHERE).dial(address).await
     }
 
-    /// Returns a host in the network, from which some clients dial.
+    /// Returns a host in the network, from which clients can dial.
     #[must_use]
     pub fn host(&self, name: &str) -> Host {
         Host { net: self.clone(), name: name.into() }
@@ -160,11 +160,11 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// If no server is there, or connections are refused.
+    /// If there is no server at `address`, or connections are refused.
     ///
     /// # Cancel safety
     ///
-    /// If this is dropped, no connection is made.
+    /// If this future is dropped, no connection is made.
     pub async fn dial(&self, address: &str) -> io::Result<DuplexStream> {
         let server = self.net.at(address).ok_or(io::ErrorKind::ConnectionRefused)?;
         server.connect_from(&self.name, || self.reached(address)).await

@@ -1,6 +1,6 @@
 //! Numbers as Redis reads and writes them.
 
-/// Parses an integer as the server does: no plus sign, no leading zeros.
+/// Parses an integer as Redis does: without a plus sign or leading zeros.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let text = str::from_utf8(text).ok()?;
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -9,13 +9,13 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
     (plain && !odd).then(|| text.parse().ok()).flatten()
 }
 
-/// Parses a double as the server does.
+/// Parses a double as Redis does.
 pub(super) fn double(text: &[u8]) -> Option<f64> {
     let number: f64 = str::from_utf8(text).ok()?.parse().ok()?;
     (!number.is_nan()).then_some(number)
 }
 
-/// Writes a number as `printf("%.17g")` does: with 17 digits, and with an exponent only if 17
+/// Writes a number with 17 digits, as `printf("%.17g")` does. The text has an exponent only if 17
 /// digits do not suffice.
 pub(super) fn written(number: f64) -> String {
     if number.is_infinite() {

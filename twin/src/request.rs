@@ -55,7 +55,7 @@ fn list(bytes: &[u8], words: &mut Vec<Range<usize>>) -> Result<Request, Request>
     Ok(Request::Whole(at))
 }
 
-/// Returns the number in the line that begins at `at`, and where the next line begins.
+/// Parses the number in the line that begins at `at`. Also returns where the next line begins.
 fn header(bytes: &[u8], at: usize, most: i64, odd: &'static str) -> Result<(i64, usize), Request> {
     let digits = &bytes[at + 1..];
     let Some(end) = digits.iter().position(|byte| *byte == b'\r') else {

@@ -22,7 +22,7 @@ pub(super) fn compile(script: &Script) -> Result<(), Reply> {
     MACHINE.with(|machine| machine.function(script)).map(drop)
 }
 
-/// Runs a script. Its effects stay, even if it fails.
+/// Runs a script. Even if the script fails, its writes stay.
 pub(super) fn run(
     core: &mut Core,
     call: &Call<'_>,
@@ -58,7 +58,7 @@ struct Machine {
     runner: Function,
     compiled: RefCell<BTreeMap<String, Function>>,
     running: Rc<RefCell<Option<Running>>>,
-    /// An empty server, which takes the place of the real one while a script runs.
+    /// An empty server, which takes the place of the real server while a script runs.
     hollow: RefCell<Option<Core>>,
 }
 
@@ -175,7 +175,7 @@ fn called(running: &RefCell<Option<Running>>, words: &MultiValue) -> Result<Repl
     })
 }
 
-/// Returns the error text of a command of the script.
+/// Returns the error text, if a command of the script failed with an error.
 fn refused(problem: &Value) -> Option<String> {
     match problem {
         Value::Table(table) => match table.raw_get("err") {

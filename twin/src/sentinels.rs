@@ -2,7 +2,7 @@
 //!
 //! A failover happens when the test commands it. Each sentinel learns of the failover after the
 //! delay of the [`gossip`](Sentinels::gossip). A sentinel that is stopped, dead or isolated learns
-//! of it when it is back.
+//! of the failover as soon as it can.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -57,8 +57,8 @@ impl Sentinels {
     /// The name that the sentinels use for the primary.
     pub const NAME: &str = "mymaster";
 
-    /// Creates this number of `sentinels`, and a primary with `replicas`, which receive writes
-    /// after `lag`.
+    /// Creates this number of `sentinels`, and a primary with this number of `replicas`. The
+    /// replicas receive writes after `lag`.
     #[must_use]
     pub fn start(net: &Net, sentinels: usize, replicas: usize, lag: Delay) -> Self {
         let servers: Vec<_> =
@@ -114,9 +114,10 @@ impl Sentinels {
         self.truth().gossip = delay;
     }
 
-    /// Promotes a replica with its current data, and disconnects its clients. As soon as the other
-    /// servers learn of the failover, they follow the new primary and disconnect their clients.
-    /// Returns the new primary, or `None` if no replica runs and can reach the other servers.
+    /// Promotes a replica with its current data, and disconnects the clients of the replica. As
+    /// soon as the other servers learn of the failover, they follow the new primary and disconnect
+    /// their clients. Returns the new primary, or `None` if no replica runs and can reach the other
+    /// servers.
     pub fn fail_over(&self) -> Option<Twin> {
         let mut truth = self.truth();
         let (old, lag) = (truth.primary, truth.lag);
@@ -132,7 +133,7 @@ impl Sentinels {
         for (at, server) in self.0.servers.iter().enumerate().filter(|(at, _)| *at != new) {
             let (deployment, server, primary) = (self.clone(), server.clone(), promoted.clone());
             let demote = move || {
-                // If a newer failover has replaced this failover, the server ignores this failover.
+                // If there was a newer failover meanwhile, the server ignores this failover.
                 if deployment.truth().primary == new {
                     server.follow(&primary, lag);
                     server.cut(Cut::Whole, |_| true);

@@ -15,7 +15,7 @@ pub(super) fn slot_of(key: &[u8]) -> u16 {
     crc16(tag.unwrap_or(key)) % SLOTS
 }
 
-/// Returns the CRC-16/XMODEM, as Redis computes it.
+/// Returns the checksum CRC-16/XMODEM, which Redis uses.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
@@ -50,7 +50,7 @@ impl Owners {
         self.0.insert(slot, node);
     }
 
-    /// Gives all slots of a node to another one.
+    /// Gives all slots of a node to another node.
     pub(super) fn give_all(&mut self, from: usize, to: usize) {
         self.0.values_mut().filter(|it| **it == from).for_each(|it| *it = to);
     }

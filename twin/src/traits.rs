@@ -23,13 +23,13 @@ pub(super) const ADMIN: Traits = 1 << 10;
 pub(super) const DANGEROUS: Traits = 1 << 11;
 /// A RESP2 subscriber may send the command.
 pub(super) const HEARING: Traits = 1 << 12;
-/// The command fails while the server cannot write to its disk, even if it changes nothing.
+/// The command fails while the disk cannot be written, although the command changes no data.
 pub(super) const DISK: Traits = 1 << 13;
 
 /// The channels of the command belong to slots.
 pub(super) const SHARDED: Traits = 1 << 14;
 
-/// The names of some traits in permissions.
+/// The names of ACL categories, each with its trait.
 const CATEGORIES: [(&str, Traits); 7] = [
     ("admin", ADMIN),
     ("connection", CONNECTION),
@@ -40,7 +40,7 @@ const CATEGORIES: [(&str, Traits); 7] = [
     ("write", WRITE),
 ];
 
-/// Returns the trait with this name in permissions.
+/// Returns the trait of the ACL category with this name.
 pub(super) fn category(name: &str) -> Option<Traits> {
     CATEGORIES.iter().find(|(category, _)| *category == name).map(|(_, traits)| *traits)
 }

@@ -16,7 +16,7 @@ pub(super) struct User {
     passwords: BTreeSet<String>,
     keys: Vec<Vec<u8>>,
     channels: Vec<Vec<u8>>,
-    /// The rules in order: the last rule that fits decides.
+    /// The rules in order. The last rule that fits a command decides.
     commands: Vec<Rule>,
 }
 

@@ -99,7 +99,7 @@ fn from_table(table: &Table) -> Reply {
     Reply::List(items.map(|item| reply(&item)).collect())
 }
 
-/// Returns a value as an error shows it.
+/// Returns the text of a value for an error.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Error(error) => error.to_string(),

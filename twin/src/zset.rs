@@ -20,7 +20,7 @@ struct Score(f64);
 
 impl Ord for Score {
     fn cmp(&self, other: &Self) -> Ordering {
-        // `total_cmp` would order -0 before 0, but they are the same score.
+        // `total_cmp` would order -0 before 0, but both are the same score.
         self.0.partial_cmp(&other.0).unwrap_or(Ordering::Equal)
     }
 }
@@ -44,7 +44,7 @@ impl Zset {
         self.scores.get(member).copied()
     }
 
-    /// Sets a score, and returns the score before.
+    /// Sets a score, and returns the earlier score.
     pub(super) fn set(&mut self, member: &[u8], score: f64) -> Option<f64> {
         let before = self.scores.insert(member.to_vec(), score);
         if let Some(before) = before {
@@ -54,7 +54,7 @@ impl Zset {
         before
     }
 
-    /// Removes a member. Returns whether it existed.
+    /// Removes a member. Returns whether the member existed.
     pub(super) fn remove(&mut self, member: &[u8]) -> bool {
         let score = self.scores.remove(member);
         score.is_some_and(|score| self.order.remove(&(Score(score), member.to_vec())))

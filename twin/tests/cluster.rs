@@ -1,4 +1,4 @@
-//! A simulated cluster, alone and compared with a real one.
+//! A simulated cluster, alone and compared with a real cluster.
 
 mod speaking;
 
@@ -15,7 +15,7 @@ const fn ms(time: u64) -> Duration {
     Duration::from_millis(time)
 }
 
-/// Returns an RESP3 client of the node with this index.
+/// Returns a RESP3 client of the node with this index.
 async fn speaker(cluster: &Cluster, node: usize) -> Speaker {
     let mut speaker = Speaker::to(&cluster.nodes()[node]).await;
     speaker.ask("HELLO 3").await;
@@ -64,7 +64,7 @@ async fn sharded_subscriber_is_unsubscribed_when_its_slot_moves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn plain_message_reaches_all_nodes_and_a_sharded_one_its_shard() {
+async fn only_a_plain_message_reaches_nodes_of_other_shards() {
     let (cluster, slot) = cluster(1, Delay::None);
     let (owner, other) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
     let [mut at_owner, mut at_other] =
@@ -80,7 +80,7 @@ async fn plain_message_reaches_all_nodes_and_a_sharded_one_its_shard() {
 
 // Comparison with a real cluster.
 
-/// A node of the real cluster and a node of the simulated one, with the same slots.
+/// A real node, and the simulated node that has the same slots.
 struct Both {
     real: TcpStream,
     twin: Speaker,
@@ -95,7 +95,8 @@ impl Both {
         Self { real, twin, names: names.to_vec() }
     }
 
-    /// Sends a request to both nodes, and returns the reply of the real one.
+    /// Sends a request to the real node. Returns the reply with the addresses of the simulated
+    /// nodes.
     fn real(&mut self, words: &[&str]) -> String {
         self.real.write_all(&packed(words)).unwrap();
         let mut bytes = vec![0; 4096];
@@ -116,7 +117,7 @@ impl Both {
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let real = self.real(&words);
         let twin = self.twin.ask_words(&words).await;
-        assert_eq!(twin, real, "twin, then Redis, to {command}");
+        assert_eq!(twin, real, "replies of the twin and of Redis to {command}");
     }
 }
 

@@ -57,7 +57,7 @@ impl Real {
     }
 }
 
-/// Both servers, and the same clients at each.
+/// Both servers, with the same clients at each server.
 struct Both {
     redis: Redis,
     twin: Twin,
@@ -76,14 +76,13 @@ impl Both {
         self.clients.len() - 1
     }
 
-    /// Sends a request to both servers, and compares the bytes that this client and all others
-    /// receive.
+    /// Sends a request to both servers, and compares the bytes that all clients receive.
     async fn ask(&mut self, client: usize, words: &[&str]) {
         let brief = |word: &&str| word.chars().take(60).collect::<String>().replace('\n', " ");
         let brief: Vec<_> = words.iter().map(brief).collect();
         self.asked.push(format!("{client}: {}", brief.join(" ")));
-        // Advances the virtual time, so that two commands do not have the same time, as on a real
-        // server.
+        // On a real server, no two commands have the same time. So the virtual time advances before
+        // each command.
         advance(Duration::from_millis(1)).await;
         let (real, twin) = &mut self.clients[client];
         let (real, twin) = (real.ask(words), twin.ask_words(words).await);
@@ -118,7 +117,7 @@ impl Both {
 
     fn compare(&self, client: usize, real: &str, twin: &str) {
         let recent = self.asked[self.asked.len().saturating_sub(20)..].join("\n");
-        assert_eq!(same(twin), same(real), "twin, then Redis, to {client} after\n{recent}");
+        assert_eq!(same(twin), same(real), "twin and Redis to client {client} after\n{recent}");
     }
 }
 
@@ -128,7 +127,7 @@ fn sorted(answer: &str) -> String {
     words.join(" ")
 }
 
-/// Each lease is a multiple of this number of milliseconds, plus half of it.
+/// Each lease is a multiple of this number of milliseconds, plus half of this number.
 const UNIT: i64 = 100_000;
 
 /// Returns a reply without the parts that depend on a clock.
@@ -166,7 +165,7 @@ fn lease(random: &mut Rng) -> String {
     (UNIT * random.i64(1..9) + UNIT / 2).to_string()
 }
 
-/// The shapes of commands. Each word stands for a random choice, for a lease, or for itself.
+/// The shapes of commands. A word of one letter is a placeholder for a random word: see `command`.
 const SHAPES: &[&str] = &[
     "DEL K K",
     "UNLINK K",
@@ -397,14 +396,14 @@ fn evaluation(random: &mut Rng) -> Vec<String> {
 
 // The project's own scripts.
 
-/// A script of the store, and the names of its keys and arguments in its header.
+/// A script of the store, and the keys and arguments that its header names.
 struct Own {
     text: String,
     keys: Named,
     arguments: Named,
 }
 
-/// Names in a header: those that occur once, and those that are repeated together.
+/// Names in a header. Some names occur once, and the other names are repeated as a group.
 struct Named {
     once: Vec<String>,
     each: Vec<String>,
@@ -517,8 +516,8 @@ fn argument(random: &mut Rng, name: &str) -> String {
         "ttl" | "rest" | "lease" | "refused" | "counts" => lease(random),
         "idle" if random.bool() => "0".into(),
         "idle" => lease(random),
-        // Twice this value, or many times it, must not be near a multiple of `UNIT`, because a
-        // small difference between the clocks would then show.
+        // Small multiples of this value must not be near a multiple of `UNIT`. Otherwise, a small
+        // difference between the clocks would show in a reply.
         "interval" => "131000".into(),
         "spacing" => "131000000".into(),
         "before" | "place" if random.bool() => String::new(),
@@ -595,7 +594,7 @@ async fn simulated_server_runs_scripts_like_redis() {
             }
             _ => evaluation(&mut random),
         };
-        // The third client is subscribed in RESP2, in which scripts are rejected.
+        // The third client uses RESP2. While this client is subscribed, its scripts are rejected.
         let client = random.usize(..3);
         ask_all(&mut both, client, &words).await;
     }
@@ -765,7 +764,7 @@ async fn wait_command_without_replicas_replies_like_redis() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expiry_is_changed_alike_on_redis_and_simulated_server() {
+async fn pexpire_options_match_between_redis_and_simulated_server() {
     let mut both = three(7).await;
     both.ask(0, &["SET", "a", "1"]).await;
     for option in [

@@ -1,4 +1,4 @@
-//! Servers of a network and their replicas, in virtual time, and compared with real ones.
+//! Servers of a network and their replicas, in virtual time, and compared with real servers.
 
 mod speaking;
 
@@ -40,7 +40,7 @@ async fn address_can_lead_to_another_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_server_restarts_with_its_data_or_without() {
+async fn killed_server_restarts_with_or_without_its_data() {
     let twin = Twin::new(7);
     let mut client = Speaker::to(&twin).await;
     client.ask("SET k v").await;
@@ -60,7 +60,7 @@ async fn killed_server_restarts_with_its_data_or_without() {
 // Replicas.
 
 #[tokio::test(start_paused = true)]
-async fn wait_command_counts_replicas_with_the_clients_writes() {
+async fn wait_command_counts_replicas_that_have_the_clients_writes() {
     let twin = Twin::new(7);
     let replica = twin.replica(Delay::Fixed(ms(20)));
     sleep(ms(100)).await;
@@ -92,7 +92,7 @@ async fn wait_command_counts_acknowledging_replicas_at_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_client_is_cut_off_when_its_server_is_demoted() {
+async fn waiting_client_is_disconnected_when_its_server_is_demoted() {
     let twin = Twin::new(7);
     let replica = twin.replica(Delay::Fixed(ms(20)));
     let mut client = Speaker::to(&twin).await;
@@ -104,7 +104,7 @@ async fn waiting_client_is_cut_off_when_its_server_is_demoted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replica_takes_over_an_empty_primary_that_restarted() {
+async fn replica_copies_the_empty_data_of_a_restarted_primary() {
     let twin = Twin::new(7);
     let replica = twin.replica(Delay::None);
     Speaker::to(&twin).await.ask("SET k v").await;
@@ -123,7 +123,7 @@ async fn replica_takes_over_an_empty_primary_that_restarted() {
 
 // Comparison with real servers.
 
-/// Returns a server's report about replication, without the numbers in it.
+/// Returns the lines about replication in a reply to INFO, without their numbers.
 fn without_numbers(info: &str) -> Vec<String> {
     let lines = info.split(' ').filter(|line| line.contains(':'));
     let known = [
@@ -145,7 +145,7 @@ fn without_numbers(info: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replication_is_reported_as_in_redis() {
+async fn simulated_server_reports_replication_like_redis() {
     let (master, twin) = (Redis::start(), Twin::new(7));
     let (slave, replica) = (Redis::start_replica_of(&master), twin.replica(Delay::None));
     sleep(ms(2_000)).await;

@@ -1,4 +1,4 @@
-//! Simulated sentinels, alone and compared with real ones.
+//! Simulated sentinels, alone and compared with real sentinels.
 
 mod speaking;
 
@@ -44,9 +44,9 @@ async fn failover_reaches_each_sentinel_and_the_old_primary() {
     assert!(old.is_replica() && old.keys().is_empty());
 }
 
-// Comparison with a real one.
+// Comparison with real sentinels.
 
-/// Returns the bytes after a field.
+/// Returns the value of a field in the bytes of a reply.
 fn fact<'a>(output: &'a str, name: &str) -> Option<&'a str> {
     let (_, after) = output.split_once(&format!(" {name} $"))?;
     after.split(' ').nth(1)

@@ -447,7 +447,7 @@ async fn promotion_loses_writes_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn isolated_primary_continues_to_accept_writes() {
+async fn primary_unaware_of_a_promotion_still_accepts_writes() {
     let (old, mut client) = server().await;
     let new = old.replica(Delay::None);
     sleep(ms(1)).await;

@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn error::Error>> {
 pub(crate) struct Shop {
     pub(crate) locks: Client,
     pub(crate) rows: PgPool,
-    /// How long the work takes between the read and the write.
+    /// How long the work between the read and the write takes.
     pub(crate) work: Duration,
 }
 
@@ -79,8 +79,8 @@ async fn add(
     Path((order, amount)): Path<(i64, i64)>,
 ) -> Result<String, Failed> {
     let lock = shop.locks.fenced_lock(format!("orders:{order}"))?;
-    // HTTP clients do not wait longer than this timeout, so a longer wait for the lock would be
-    // useless.
+    // The HTTP clients of this service time out after five seconds, so a longer wait for the lock
+    // would be useless.
     let guard = lock.acquire_within(Duration::from_secs(5)).await?;
     let token = guard.token_i64();
     match guard.run(async |_held| shop.add(order, amount, token).await).await {
@@ -122,7 +122,7 @@ impl IntoResponse for Failed {
             }
             // The change may have happened. The caller must read the order before it retries.
             Self::Lock(_) | Self::Database(_) => (StatusCode::INTERNAL_SERVER_ERROR, "failed\n"),
-            Self::Refused => (StatusCode::CONFLICT, "no such order, or a later request was here\n"),
+            Self::Refused => (StatusCode::CONFLICT, "no such order, or a later hold changed it\n"),
         };
         match self {
             Self::Lock(error) => eprintln!("{error}"),

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318    # a collector; this is the default
-//! cargo run --bin telemetry               # no server; or REDIS_URL=redis://127.0.0.1/
+//! cargo run --bin telemetry               # without Redis; or set REDIS_URL=redis://127.0.0.1/
 //! ```
 //!
-//! Leasehold records metrics to the facade `metrics`, and spans and events to `tracing`. Both have
-//! a bridge to OpenTelemetry: `metrics-opentelemetry` and `tracing-opentelemetry`.
+//! Leasehold records metrics to the facade `metrics`, and spans and events to `tracing`. The crates
+//! `metrics-opentelemetry` and `tracing-opentelemetry` forward both to OpenTelemetry.
 
 use std::{error, time::Duration};
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// inside has the events under the lock, as all tasks of this process see them.
+// inside has the events under the lock, counted over all tasks of this process.
 type inside struct {
 	occupied                           atomic.Bool
 	last, entries, handOvers, overlaps atomic.Int64

@@ -1,4 +1,4 @@
-// Drives one Go library: reads jobs from stdin, a line each.
+// Drives one Go library: reads jobs from stdin, one job on each line.
 package main
 
 import (
@@ -22,7 +22,7 @@ type job struct {
 	Log     bool   `json:"log"`
 }
 
-// The reply to a job, whose fields depend on the job.
+// The reply to a job. Its fields depend on the kind of the job.
 type answer map[string]any
 
 func main() {

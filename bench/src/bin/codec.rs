@@ -1,5 +1,5 @@
 //! The cost of writing a request and reading a reply, in three implementations: Leasehold, the
-//! parser of the crate `redis` alone, and the crate `redis-protocol`. It needs no server.
+//! parser of the crate `redis` alone, and the crate `redis-protocol`. This program needs no server.
 //!
 //! `cargo run --release --bin codec` prints nanoseconds: the median of eleven rounds. In each
 //! round, every implementation runs once.
@@ -60,7 +60,7 @@ fn main() {
     }
 }
 
-/// The request that acquires a lock, packed.
+/// Returns the bytes of the request that acquires a lock.
 fn by_redis() -> Vec<u8> {
     let mut call: Cmd = cmd("EVALSHA");
     call.arg(SHA).arg(1).arg("orders:42").arg("8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:1").arg(30_000);

@@ -16,6 +16,6 @@ fn main() -> ExitCode {
 fn live_bytes() -> Option<i64> {
     let stats = ALLOCATOR.stats();
     let grown = stats.bytes_allocated as i64 - stats.bytes_deallocated as i64;
-    // For a reallocation, only the difference counts.
+    // Both counters already include the growth or shrinkage by reallocations.
     Some(grown)
 }

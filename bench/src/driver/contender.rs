@@ -2,7 +2,7 @@
 
 use crate::report::board::{LIMIT, OURS};
 
-/// The language of a contender. It decides which program drives the library.
+/// The language of a contender, which decides what program drives the library.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Language {
     Go,
@@ -23,7 +23,7 @@ const fn contender(library: &'static str, column: &'static str, language: Langua
 }
 
 pub(super) const LEASEHOLD: Contender = contender("leasehold", OURS, Language::Rust);
-/// Plain commands: the lower limit of the cost of a pair.
+/// Plain Redis commands: the lower limit of the cost of acquiring and releasing.
 pub(super) const RAW: Contender = contender("raw", LIMIT, Language::Rust);
 /// A mutex: the lower limit of waiting in one process.
 pub(super) const MUTEX: Contender = contender("mutex", LIMIT, Language::Rust);
@@ -48,11 +48,11 @@ const QUEUES: [Contender; 2] = both("leasehold-queue", "redisson-queue");
 /// Queues with claims. In rsmq, a claim is a message that is hidden for a time.
 pub(super) const QUEUE: [Contender; 3] =
     [QUEUES[0], QUEUES[1], contender("rsmq", "rsmq", Language::Rust)];
-/// Redisson has no election, so its candidates lock a fenced lock.
+/// Redisson has no election, so its candidates acquire a fenced lock.
 pub(super) const ELECTION: [Contender; 2] = both("leasehold-election", "redisson-fenced");
 
-/// An object of Leasehold, and the same object of Redisson. Each kind of object has its own
-/// workers.
+/// Returns the contenders for one kind of object: Leasehold and Redisson. Each kind of object has
+/// its own workers.
 const fn both(ours: &'static str, theirs: &'static str) -> [Contender; 2] {
     [contender(ours, OURS, Language::Rust), contender(theirs, "Redisson", Language::Java)]
 }
@@ -71,7 +71,7 @@ pub(super) const UNREPLICATED: [Contender; 2] = [
 
 pub(super) const RIVALS: [Contender; 5] = [REDISSON, RSLOCK, RLOCK, REDSYNC, REDISLOCK];
 
-/// Leasehold, then `limit`, and then the rivals.
+/// Returns Leasehold, then `limit` if there is one, and then the rivals.
 pub(super) fn with_rivals(limit: Option<Contender>) -> Vec<Contender> {
     [LEASEHOLD].into_iter().chain(limit).chain(RIVALS).collect()
 }

@@ -1,4 +1,4 @@
-//! The workers that continue from case to case. Each library has one.
+//! The workers, which continue from case to case. Each library has one worker.
 
 use std::collections::HashMap;
 
@@ -53,8 +53,9 @@ impl Bench {
     /// Measures all contenders, one after the other, `rounds` times. So a disturbance of the
     /// machine affects all contenders alike.
     ///
-    /// Each round starts with another contender, and every second round goes backwards. Otherwise
-    /// the same contender would always run while the previous one completes its last work.
+    /// Each round starts with another contender, and every second round has the reverse order. With
+    /// a fixed order, a contender would always run while the same other contender completes its
+    /// last work.
     pub(super) fn in_turn(
         &mut self,
         rounds: usize,

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct WorkerGroups(HashMap<&'static str, Answer<WorkerGroup>>);
 
-/// Processes that are warmed up.
+/// Worker processes that are warmed up.
 #[derive(Debug, Default)]
 pub(super) struct WorkerGroup(Vec<Worker>);
 

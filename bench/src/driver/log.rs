@@ -1,4 +1,4 @@
-//! The visits to one lock, merged from the logs of all processes.
+//! The visits to one lock, merged from the logs of all processes. A visit is one hold of a task.
 
 use crate::figures::{jain, percentile};
 
@@ -19,8 +19,8 @@ pub(super) struct VisitLog {
 }
 
 impl VisitLog {
-    /// Merges the logs of all processes. Each entry of a log is: the task, when it acquired, and
-    /// when it started to release.
+    /// Merges the logs of all processes. Each entry of a log is: the task, the time of its
+    /// acquisition, and the time when it started to release.
     pub(super) fn of(logs: &[Vec<(u64, u64, u64)>]) -> Self {
         let mut visits: Vec<_> = logs
             .iter()
@@ -75,8 +75,8 @@ impl VisitLog {
         shares
     }
 
-    /// The share of the process with the most acquisitions, and of the one with the fewest, in
-    /// percent.
+    /// The share of the process with the most acquisitions, and the share of the process with the
+    /// fewest, in percent.
     pub(super) fn luckiest_and_unluckiest(&self) -> (f64, f64) {
         let percent = |entries: f64| entries / self.visits.len() as f64 * 100.0;
         let (least, most) = self
@@ -90,7 +90,7 @@ impl VisitLog {
         jain(&self.shares())
     }
 
-    /// The seconds from the first acquisition to the last.
+    /// The seconds from the first acquisition to the last one.
     pub(super) fn seconds(&self) -> f64 {
         let ends = self.visits.first().zip(self.visits.last());
         ends.map_or(0.0, |(first, last)| (last.entered_ns - first.entered_ns) as f64 / 1e9)

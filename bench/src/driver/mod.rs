@@ -34,7 +34,7 @@ struct Bench {
     board: Board,
 }
 
-/// Reads the settings from the environment, and runs.
+/// Reads the settings from the environment, and runs the cases.
 pub fn main() -> ExitCode {
     let settings = Settings::from_environment();
     let redis = Redis::start();
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
 }
 
 impl Bench {
-    /// Measures on other servers. `run` gets new workers, which end when `run` returns.
+    /// Calls `run` with other servers and with new workers. The new workers end when `run` returns.
     fn elsewhere(&mut self, redis: Servers, url: &str, run: impl FnOnce(&mut Self)) {
         let launch = Launch { url: url.to_owned(), ..self.launch.clone() };
         let redis = replace(&mut self.redis, redis);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use testkit::{Redis, Reply};
 
-/// The servers of a case. Most cases have one.
+/// The servers of a case. Most cases have one server.
 #[derive(Debug)]
 pub(super) struct Servers(Vec<Arc<Redis>>);
 
@@ -17,7 +17,7 @@ impl Servers {
         Self(vec![Arc::new(redis)])
     }
 
-    /// The server of a case with only one.
+    /// The server of a case that has only one server.
     pub(super) fn first(&self) -> &Redis {
         &self.0[0]
     }
@@ -59,8 +59,8 @@ pub(super) fn watch_slow_commands(servers: &Servers) {
     servers.tell(&["SLOWLOG", "RESET"]);
 }
 
-/// The duration of the longest script since `watch_slow_commands`, in µs. If none took longer than
-/// 10 µs, 10.
+/// The duration of the longest script since `watch_slow_commands`, in µs. If no script took longer
+/// than 10 µs, returns 10.
 pub(super) fn longest_script(servers: &Servers) -> f64 {
     servers.each(longest_script_of).fold(10.0, f64::max)
 }

@@ -13,7 +13,7 @@ pub(super) struct Settings {
     pub(super) threads: usize,
     /// The number of rounds. Each contender runs once in a round.
     pub(super) rounds: usize,
-    /// The number of rounds of cases with libraries that poll, which take long.
+    /// The number of rounds of cases in which polling libraries take long.
     pub(super) rounds_in_process: usize,
     /// How long one contender runs in one round.
     pub(super) round: Duration,
@@ -30,7 +30,7 @@ pub(super) struct Settings {
     pub(super) holds: &'static [usize],
     /// The lease of the holds in the cases about the watchdog.
     pub(super) watched_ttl: Duration,
-    /// The number of failovers with sentinels, and also of those in a cluster.
+    /// The number of failovers with sentinels, and the number of failovers in a cluster.
     pub(super) failovers: usize,
     /// The numbers of waiting tasks.
     pub(super) waiting: &'static [usize],

@@ -1,4 +1,4 @@
-//! A worker process, and the lines that it and the driver send to each other.
+//! A worker process, and the lines that the driver and the worker send to each other.
 
 use std::{
     env,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::job::{Job, TTL};
 
-/// The reply of a worker, or the reason why it did not reply.
+/// The reply of a worker, or the reason why the worker did not reply.
 pub(super) type Answer<T> = Result<T, String>;
 
 /// How a worker is started.
@@ -70,8 +70,8 @@ fn setting(name: &str) -> PathBuf {
     env::var_os(name).map_or_else(|| format!("{name}-is-not-set").into(), PathBuf::from)
 }
 
-/// A process that executes jobs. It ends when its stdin is closed. The end of the driver also
-/// closes its stdin.
+/// A process that executes jobs. The process ends when its stdin is closed, so also when the driver
+/// ends.
 #[derive(Debug)]
 pub(super) struct Worker {
     child: Child,
@@ -159,5 +159,5 @@ fn lines_of(stdout: ChildStdout) -> Receiver<String> {
     lines
 }
 
-/// No job takes this long.
+/// The longest time for a reply. No job takes this long.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -27,7 +27,7 @@ pub enum Better {
 /// The figures of one library in one case.
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// The figure is not measured on purpose. The documents give the reason.
+    /// The figure was left out on purpose. The documents give the reason.
     Absent(String),
     /// The figure could not be measured.
     Failed(String),
@@ -158,7 +158,8 @@ impl Board {
         groups
     }
 
-    /// The reasons why the run fails: failed measurements, and missed hard targets.
+    /// The reasons why the run fails: failed measurements, and missed targets that must not be
+    /// missed.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         self.cases.iter().flat_map(failures).collect()
@@ -174,7 +175,7 @@ fn failures(case: &Case) -> Vec<String> {
     reasons.chain(broken).collect()
 }
 
-/// The text about a hard target, if it was missed.
+/// The text about a missed target, if the miss makes the run fail.
 fn broken(case: &Case, target: Target) -> Option<String> {
     let ours = case.value(OURS)?;
     match target {

@@ -1,4 +1,4 @@
-//! The tables of `docs/performance.md`, which are made from the results.
+//! Makes the tables of `docs/performance.md` from the results.
 
 use super::{
     board::{Better, LIMIT, OURS, RIVALS},
@@ -19,7 +19,7 @@ struct Table {
 #[derive(Clone, Copy)]
 enum Column {
     Of(&'static str),
-    /// The best rival of those that have no column.
+    /// The best one of the rivals that have no column of their own.
     BestOther,
 }
 
@@ -277,7 +277,7 @@ const TABLES: [Table; 8] = [
     },
 ];
 
-/// Returns the document with the figures of `results` instead of its old ones.
+/// Returns the document with the figures of `results` instead of its old figures.
 ///
 /// # Errors
 ///

@@ -94,7 +94,7 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// The reasons for missing figures, each of them once.
+/// The reasons for missing figures, each reason once.
 fn notes(cases: &[&Case]) -> String {
     let mut reasons = BTreeSet::new();
     for case in cases {

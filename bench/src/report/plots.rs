@@ -1,4 +1,4 @@
-//! The plots, and which cases each of them shows.
+//! The plots, and the cases that each plot shows.
 
 use super::{
     board::{LIMIT, OURS, RIVALS},

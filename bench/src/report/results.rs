@@ -1,4 +1,5 @@
-//! The figures as data. A run writes them, and the next run and the documents read them.
+//! The figures as data. A run writes the figures. The next run and the documents read these
+//! figures.
 
 use std::collections::BTreeMap;
 

@@ -90,7 +90,7 @@ impl Plot {
         svg + &text(f64::midpoint(LEFT, WIDTH - RIGHT), HEIGHT - 16.0, "middle", 13, self.x)
     }
 
-    /// The x values that were measured. They are the ticks of the x axis.
+    /// The measured x values, which are the ticks of the x axis.
     fn places(&self) -> Vec<f64> {
         let mut places: Vec<_> = self.points().map(|(x, _)| x).collect();
         places.sort_by(f64::total_cmp);
@@ -132,7 +132,8 @@ impl Axis {
     }
 }
 
-/// The distance of ticks: 1, 2 or 5 times a power of ten, such that there are four to ten ticks.
+/// The distance between two ticks: 1, 2 or 5 times a power of ten, so that there are four to ten
+/// ticks.
 fn step(to: f64) -> f64 {
     let power = 10_f64.powf(to.log10().floor());
     match to / power {

@@ -11,8 +11,8 @@ pub enum Target {
     AtMostOf(&'static str, f64),
     /// Better than every rival that was measured.
     BeatsRivals,
-    /// At most this value, even on a busy machine. Otherwise the run fails.
+    /// At most this value, even on a busy machine. If the value is higher, the run fails.
     NeverAbove(f64),
-    /// Must not happen. Otherwise the run fails.
+    /// The event must never happen. If it happens, the run fails.
     Never,
 }

@@ -24,7 +24,7 @@ pub(super) struct ContendingTasks {
     pub(super) log: bool,
 }
 
-/// The events under the lock, as all tasks of this process see them.
+/// The events under the lock, counted over all tasks of this process.
 #[derive(Default)]
 struct Inside {
     occupied: AtomicBool,

@@ -20,7 +20,8 @@ use crate::{
 /// How many acquisitions run at the same time while many holds are created.
 const TOGETHER: usize = 64;
 
-/// The time after which all tasks wait. It is used if the library does not count its waiting tasks.
+/// The time after which all tasks wait. This time is used if the library does not count its waiting
+/// tasks.
 const SETTLE: Duration = Duration::from_millis(500);
 
 pub(super) async fn hold<L: Library>(

@@ -1,4 +1,5 @@
-//! The latency of the smallest operations. Nothing that waits for them can be faster.
+//! The latency of the smallest operations. An operation that waits for one of these cannot be
+//! faster.
 
 use std::time::{Duration, Instant};
 

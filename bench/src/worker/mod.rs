@@ -33,7 +33,8 @@ pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 pub type Weigh = fn() -> Option<i64>;
 
 /// Runs `worker LIBRARY URL THREADS TTL_MS`, which reads one job from each line. `TTL_MS` is for
-/// libraries in which all locks of a process have the same lease. No Rust library has this limit.
+/// libraries in which all locks of a process have the same lease. No Rust library has this limit,
+/// so this worker ignores `TTL_MS`.
 pub fn main(weigh: Weigh) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [library, url, threads, _ttl] = args.as_slice() else {
@@ -90,7 +91,7 @@ fn say(answer: &Value) {
     io::stdout().flush().expect("the driver reads the output");
 }
 
-/// A library, and the state that one job leaves for the next.
+/// A library, and the state that one job leaves for the next job.
 struct Bench<L: Library> {
     library: L,
     url: String,

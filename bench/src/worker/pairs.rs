@@ -33,7 +33,7 @@ pub(super) fn shares(prefix: &str, tasks: usize, names: usize) -> Vec<Vec<String
     (0..tasks).map(|task| share(task).collect()).collect()
 }
 
-/// Makes pairs until `end`, and at least `least` of them.
+/// Acquires and releases until `end`, and at least `least` times.
 async fn go_round<L: Library>(
     library: L,
     names: Vec<String>,

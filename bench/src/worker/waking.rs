@@ -37,7 +37,8 @@ pub(super) async fn wake(client: &Client, gate: Gate, tasks: usize, name: &str) 
     }
 }
 
-/// Starts tasks that wait, and opens the gate. Each `wait` returns when its task has passed.
+/// Starts tasks that wait, and opens the gate. Each `wait` returns when its task has passed the
+/// gate.
 async fn woken<W>(
     tasks: usize,
     wait: impl Fn() -> W,

@@ -7,7 +7,7 @@ use crate::clock::{Nanos, since};
 use crate::orders::{Mode, Object};
 use crate::record::{Hold, Record};
 
-/// A hold, and the time in which its worker believed in it.
+/// A hold, and the time in which its worker believed that it held the object.
 pub(super) struct Belief<'a> {
     number: u64,
     pub(super) hold: &'a Hold,
@@ -15,8 +15,8 @@ pub(super) struct Belief<'a> {
     until: Nanos,
 }
 
-/// Checks that two beliefs never overlap if their holds exclude each other. `believed` is sorted by
-/// the start.
+/// Checks that two beliefs never overlap if their holds exclude each other. `beliefs` are sorted by
+/// their start.
 pub(super) fn look(
     beliefs: Vec<Belief<'_>>,
     object: &Object,
@@ -39,7 +39,7 @@ pub(super) fn look(
     }
 }
 
-/// The beliefs in holds of these names, sorted by their start.
+/// The beliefs for all holds of these names, sorted by their start.
 pub(super) fn beliefs<'a>(record: &'a Record, names: &BTreeSet<&str>) -> Vec<Belief<'a>> {
     let holds = record.holds.iter().filter(|(_, it)| names.contains(it.name.as_str()));
     let believed = holds.filter_map(|(number, hold)| {
@@ -51,7 +51,7 @@ pub(super) fn beliefs<'a>(record: &'a Record, names: &BTreeSet<&str>) -> Vec<Bel
     believed
 }
 
-/// The earlier hold that should have excluded the new hold. If there are several earlier holds,
+/// The earlier hold that should have excluded the new hold. If there are several such holds,
 /// returns the one that ends last. For permits, returns the hold whose end frees the missing
 /// permit.
 fn conflicting<'a, 'r>(

@@ -17,7 +17,7 @@ pub(super) fn look(
         return;
     }
     let found = small_tokens(record, object).into_iter().chain(late_writes(record, object));
-    // If a failover loses a grant, it also loses the grant's token.
+    // A failover that loses a grant also loses the token of the grant.
     let is_excused = |it: &Violation| !object.replicated && within(windows, it.at, it.at);
     verdict.violations.extend(found.filter(|it| !is_excused(it)));
 }

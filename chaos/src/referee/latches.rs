@@ -1,4 +1,4 @@
-//! Rules: no task passes a closed latch, and no task waits for long at an open one.
+//! Rules: no task passes a closed latch, and no task waits for long at an open latch.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,8 +18,8 @@ pub(super) fn look(
     for hold in record.holds.values().filter(|it| it.name == object.name) {
         let Some(at) = hold.entered.or(hold.gave_up) else { continue };
         let process = &hold.process;
-        // If a failover loses the data of a latch, the latch is open. So a pass within a window is
-        // no violation.
+        // If a failover loses the data of a latch, the latch is open. So a pass within a failover
+        // window is no violation.
         if hold.entered.is_some() && at < opened && !within(windows, at, at) {
             let what = format!("{process} passed `{object}`, which was closed");
             verdict.violations.push(Violation { at, what });

@@ -34,7 +34,7 @@ pub struct Violation {
 pub struct Verdict {
     /// The violations.
     pub violations: Vec<Violation>,
-    /// The times at which two holders overlapped within a [window](windows) that allows this.
+    /// The times at which two holders overlapped within a [window](windows) that allows overlaps.
     pub excused: Vec<Nanos>,
 }
 
@@ -48,8 +48,8 @@ pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
         match object.kind {
             Kind::Latch => latches::look(record, object, &windows, &mut verdict),
             Kind::Queue => claims::look(record, object, &windows, &mut verdict),
-            // A hold of a multi-lock counts as a hold of each member, and excludes the holds of
-            // members.
+            // A hold of a multi-lock counts as a hold of each member. So the checks of the members
+            // include this hold.
             Kind::Multi => {}
             _ => {
                 let beliefs = exclusion::beliefs(record, &names);
@@ -65,8 +65,8 @@ pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
     verdict
 }
 
-/// The names whose holds exclude holds of this object: its own name, the multi-locks that contain
-/// it, and its members and their other multi-locks.
+/// The names whose holds exclude holds of this object. These are the object itself, the multi-locks
+/// that contain it, its members, and the multi-locks that contain these members.
 fn holding<'a>(objects: &'a [Object], object: &'a Object) -> BTreeSet<&'a str> {
     let multis = objects.iter().filter(|it| it.members.contains(&object.name));
     let members = object.members.iter().flat_map(|member| {
@@ -77,8 +77,8 @@ fn holding<'a>(objects: &'a [Object], object: &'a Object) -> BTreeSet<&'a str> {
 }
 
 /// The times in which two holders are possible: from the start of a failover until one lease after
-/// its end. If the new server has not received a grant, its holder trusts the hold until the next
-/// renewal, and at most for its lease.
+/// its end. If the new server has not received a grant, the holder of this grant trusts its hold
+/// until the next renewal, and at most for its lease.
 #[must_use]
 pub fn windows(record: &Record, ttl: Duration) -> Vec<(Nanos, Nanos)> {
     failovers(record).map(|it| window(it, ttl)).collect()
@@ -110,8 +110,8 @@ fn within(windows: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> bool {
 
 /// Within this time after a fault, each worker has repeated its request.
 const SETTLED: Duration = Duration::from_secs(2);
-/// A replica that has come back needs up to this time to catch up. It may be promoted before it has
-/// caught up.
+/// A restarted replica needs up to this time to catch up. It may be promoted before it has caught
+/// up.
 const BEHIND: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(overtaking(&fair, &objects), (2, 1));
     }
 
-    /// The deadline of a dead Redisson waiter holds up the waiters behind it.
+    /// The waiters behind a dead Redisson waiter wait until the deadline of the dead waiter.
     #[test]
     fn referee_accepts_a_wait_behind_a_dead_redisson_waiter() {
         let mut fair = record("a", &[(Mode::Exclusive, 12, 13)]);
@@ -461,7 +461,7 @@ mod tests {
         record.holds.get_mut(&2).unwrap().call = 2 * SECOND;
         let free = found(&record, Object::new(Kind::Lock, "a"));
         assert!(free[0].contains("waited for 17.99"), "{free:?}");
-        // The holds of a dead process are free only after its lease.
+        // The holds of a dead process end only with their leases.
         record.holds.get_mut(&1).unwrap().left = None;
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);
         record.faults.push(failover(2, 16));

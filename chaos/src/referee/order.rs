@@ -1,5 +1,5 @@
-//! The order of the grants of fair locks. It is only counted, and is not a rule, because waiters
-//! may queue again after a fault.
+//! The order of the grants of fair locks. A wrong order is only counted, and violates no rule,
+//! because waiters may queue again after a fault.
 
 use crate::clock::nanos;
 use crate::orders::{Kind, Object};

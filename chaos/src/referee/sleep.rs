@@ -40,8 +40,8 @@ fn is_ours(hold: &Hold) -> bool {
     hold.process.starts_with("rust")
 }
 
-/// The times in which dead Redisson waiters may have been in the queue. Their deadlines follow one
-/// another, and each is as long as the waiter's timeout.
+/// The times in which dead Redisson waiters may have been in the queue. One after the other, each
+/// dead waiter blocks the queue for the length of its timeout.
 fn queued_dead(record: &Record, object: &Object) -> Vec<(Nanos, Nanos)> {
     let holds = record.holds.values().filter(|it| it.name == object.name && !is_ours(it));
     let waited = holds.filter(|it| it.entered.is_none() && it.gave_up.is_none());
@@ -62,7 +62,7 @@ fn busy(record: &Record, names: &BTreeSet<&str>, ttl: Duration) -> Vec<(Nanos, N
     held.chain(away).collect()
 }
 
-/// Sorts the times, and joins those that overlap.
+/// Sorts the times, and joins times that overlap.
 fn merged(mut busy: Vec<(Nanos, Nanos)>) -> Vec<(Nanos, Nanos)> {
     busy.sort_unstable();
     let mut merged: Vec<(Nanos, Nanos)> = vec![];

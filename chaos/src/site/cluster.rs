@@ -1,5 +1,5 @@
-//! Three masters that share the slots. Each has one replica, so a promoted replica has acknowledged
-//! all grants of `replicated` names.
+//! Three masters that share the slots. Each master has one replica, so a promoted replica has
+//! acknowledged all grants of `replicated` names.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl OnCluster {
         }
     }
 
-    /// Injects a fault until a replica has replaced its master, and heals it some time later.
+    /// Injects a fault until a replica has replaced its master. Some time later, heals the fault.
     fn replace(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
@@ -150,7 +150,7 @@ impl OnCluster {
     }
 }
 
-/// The servers that a fault may concern. A fault uses one of them.
+/// The servers that a fault may affect. A fault affects one of them.
 #[derive(Debug)]
 struct Victims {
     master: Arc<Redis>,

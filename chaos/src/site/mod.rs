@@ -89,8 +89,8 @@ fn healed(fault: Fault, from: Nanos) -> HealedFault {
     HealedFault { fault, from, served, healed, failover: false, names: None }
 }
 
-/// Waits for as long as this fault lasts. A suspended server is suspended for less than `stopped`
-/// milliseconds.
+/// Waits for as long as this fault lasts. If the fault suspends a server, waits for less than
+/// `stopped` milliseconds.
 fn last(fault: Fault, stopped: u64, rng: &mut Rng) {
     let most = match fault {
         Fault::ConnectionsKilled => return,
@@ -100,8 +100,8 @@ fn last(fault: Fault, stopped: u64, rng: &mut Rng) {
     sleep(Duration::from_millis(rng.u64(10..most)));
 }
 
-/// Cuts all links between `server` and `with_it` on one side, and all other servers and `and_from`
-/// on the other side.
+/// Cuts all links between two sides. One side is `server` and `with_it`. The other side is all
+/// other servers and `and_from`.
 fn cut_off(links: &Links, server: &str, with_it: &[&str], and_from: &[&str]) {
     let mut others = links.names();
     others.retain(|it| it != server);

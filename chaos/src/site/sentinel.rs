@@ -69,7 +69,8 @@ impl OnSentinel {
         }
     }
 
-    /// Injects a fault until the sentinels have replaced the master, and heals it some time later.
+    /// Injects a fault until the sentinels have replaced the master. Some time later, heals the
+    /// fault.
     fn replace(&self, fault: Fault, rng: &mut Rng, on: Victims) -> HealedFault {
         let events = self.redis.listen();
         let from = now();
@@ -83,7 +84,7 @@ impl OnSentinel {
     }
 
     /// Injects a fault that usually ends before the sentinels replace the master. In rare cases,
-    /// they replace the master nevertheless.
+    /// the sentinels replace the master nevertheless.
     fn disturb(&self, fault: Fault, rng: &mut Rng, on: Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
@@ -101,7 +102,7 @@ impl OnSentinel {
     }
 }
 
-/// The servers that a fault may concern. A fault uses one of them.
+/// The servers that a fault may affect. A fault affects one of them.
 #[derive(Clone, Copy, Debug)]
 struct Victims {
     master: usize,

@@ -1,4 +1,4 @@
-//! One server that keeps its data. The links to it can be cut.
+//! One server, which keeps its data after a restart. Its link to the clients can be cut.
 
 use fastrand::Rng;
 use testkit::{Proxy, Redis, Reply};

@@ -1,8 +1,8 @@
 //! Which permissions for locks a user lacks, and the command that grants them.
 //!
-//! The permissions come from the ACL page of the guide, so there is only one list of them. The
-//! client sends `ACL DRYRUN` to each server. `ACL DRYRUN` checks another command without executing
-//! it.
+//! The required permissions are read from the ACL page of the guide, so there is only one list of
+//! permissions. The client sends `ACL DRYRUN` to each server. `ACL DRYRUN` checks whether a user
+//! may call another command, without executing that command.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use crate::{args::Doctor, exit::Exit};
 
 const PAGE: &str = include_str!("../../../docs/guide/acl.md");
 
-/// The highest number of words in a call: no command for locks needs more.
+/// The highest number of words in a checked command. No command for locks needs more words.
 const MOST_WORDS: usize = 8;
 
-/// The names in the rules of the page.
+/// The pattern of names that the rules of `PAGE` use as their example.
 const EXAMPLE: &str = "app:*";
 
 pub(super) async fn check(
@@ -64,7 +64,7 @@ fn lacking(user: &str, server: &str, rules: &BTreeSet<String>) -> Finding {
     Finding::new(Severity::Error, "acl", server, text).remedy(line)
 }
 
-/// Returns why permissions cannot be checked, or `None` if they can.
+/// Returns why permissions cannot be checked, or `None` if they can be checked.
 async fn why_unchecked(client: &Client, user: &str) -> Result<Option<String>, Exit> {
     let replies = client.dry_run(user, &["ping"]).await?;
     Ok(replies.into_values().find(|reply| reply != "OK" && !is_denial(reply)))
@@ -88,9 +88,9 @@ fn rules(is_cluster: bool) -> impl Iterator<Item = &'static str> {
     of("\n## Locks\n").chain(cluster).filter(|word| word.starts_with(['+', '~', '&']))
 }
 
-/// Returns `rule` with the key or the channel of `name` in place of the example's, and calls that
-/// need this rule. A rule about a command stays as it is. Without a name, returns `None` for a
-/// rule about keys or channels. See `denying` for which call decides.
+/// Replaces the example in `rule` by the key or the channel of `name`. Returns the rule, and calls
+/// that need this rule. A rule about a command does not change. For a rule about keys or channels,
+/// returns `None` if there is no name. The function `denying` says which of the calls decides.
 fn calls(rule: &str, name: Option<&str>) -> Option<(String, Vec<Vec<String>>)> {
     let (kind, pattern) = rule.split_at(1);
     if kind == "+" {
@@ -126,8 +126,8 @@ async fn denying(
     rule: &str,
     calls: &[Vec<String>],
 ) -> Result<BTreeSet<String>, Exit> {
-    // A rule that starts with `+` is about a command. Its key is arbitrary, so a denied key does
-    // not count.
+    // A rule that starts with `+` is about a command. The key in the call is arbitrary, so a denied
+    // key does not count.
     let counts = !rule.starts_with('+');
     let mut open = None;
     let mut denying = BTreeSet::new();

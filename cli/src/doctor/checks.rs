@@ -1,4 +1,4 @@
-//! Judges what the servers report. Pure.
+//! Pure functions that judge what the servers report.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,8 +9,8 @@ use super::{
     Severity::{Error, Note, Warning},
 };
 
-/// Clients never close an idle connection. If the server closes an idle connection sooner than
-/// this, they have to reconnect.
+/// Clients never close an idle connection. If the server closes idle connections after fewer than
+/// this many seconds, clients must reconnect often.
 const SHORT_TIMEOUT: u64 = 60;
 
 pub(super) fn of_report(report: &ServerReport) -> Vec<Finding> {
@@ -60,7 +60,7 @@ fn coverage(report: &ServerReport) -> Option<Finding> {
     Some(match ok == "16384" {
         true => Finding::new(Note, "cluster", &report.server, text),
         false => Finding::new(Error, "cluster", &report.server, text)
-            .remedy("repair it: redis-cli --cluster check"),
+            .remedy("repair the cluster: redis-cli --cluster check"),
     })
 }
 
@@ -193,7 +193,7 @@ pub(super) fn of_clients(reports: &[ServerReport]) -> Option<Finding> {
                 "connections",
                 format!("several versions of Redisson: {text}"),
             )
-            .remedy("run one version of Redisson: their fair locks differ"),
+            .remedy("run one version of Redisson, because the fair locks of its versions differ"),
         ),
     }
 }

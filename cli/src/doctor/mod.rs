@@ -113,8 +113,8 @@ pub(crate) async fn doctor(server: &Server, doctor: &Doctor) -> Result<u8, Exit>
     Ok(worst as u8)
 }
 
-/// Returns the kind of an object that is not a lock. Its users need other permissions than those for
-/// locks.
+/// Returns the kind of an object that is not a lock. Users of such an object do not need the
+/// permissions for locks.
 fn other_than_lock(found: &Inspection) -> Option<ObjectKind> {
     use ObjectKind::{FairLock, Lock, ReadLock, WriteLock};
     let is_lock = matches!(found.kind, Lock | FairLock | ReadLock | WriteLock);
@@ -133,8 +133,8 @@ async fn measure(client: &Client) -> (Health, Vec<Duration>) {
 }
 
 /// Acquires and releases a lock. Both requests use scripts, so the server loads and executes
-/// scripts with the permissions of this user. If the checked object is of an `other` kind than a
-/// lock, its user does not need these permissions.
+/// scripts with the permissions of this user. If the checked object is not a lock, `other` is its
+/// kind, and its users do not need these permissions.
 async fn trial(client: &Client, name: Option<&str>, other: Option<ObjectKind>) -> Finding {
     let name = name.map_or_else(String::new, |name| format!("{name}:")) + "leasehold-doctor";
     let tried = async {
@@ -147,7 +147,7 @@ async fn trial(client: &Client, name: Option<&str>, other: Option<ObjectKind>) -
         Ok(true) => Finding::new(Severity::Note, "lock", &name, "acquired and released"),
         Ok(false) => {
             Finding::new(Severity::Warning, "lock", &name, "not acquired: another client holds it")
-                .remedy("run doctor again when it is free")
+                .remedy("run doctor again when this lock is free")
         }
         Err(error) => {
             let is_needed = other.is_none() || !matches!(error, Error::Forbidden { .. });
@@ -166,8 +166,8 @@ async fn forced(client: &Client, name: Option<&str>) -> Vec<Finding> {
     }
 }
 
-/// Returns what is odd about the `named` object, or about all objects except those that may belong
-/// to another program.
+/// Returns findings about the odd states of the `named` object. Without a name, checks all objects
+/// except those that may belong to another program.
 async fn objects(
     client: &Client,
     named: Option<(&str, Result<Option<Inspection>, Error>)>,
@@ -203,19 +203,20 @@ async fn objects(
     findings
 }
 
-/// Returns `remedy` with the name in place of `NAME`, and with the key of the elements that were set
-/// aside in place of `ASIDE`, which `store/redis/keys.rs` makes in the same way.
+/// Replaces `NAME` in `remedy` by the name, and `ASIDE` by the key of the elements that were set
+/// aside. `store/redis/keys.rs` builds this key in the same way.
 fn filled(remedy: &str, name: &str) -> String {
     let aside = match name.contains('{') {
         true => format!("leasehold_queue__aside::{name}"),
         false => format!("leasehold_queue__aside:{{{name}}}"),
     };
-    // The name may contain `ASIDE`, and the key may contain `NAME`.
+    // The name may contain `ASIDE`, and the key may contain `NAME`. So the inserted texts are not
+    // searched again.
     let parts = remedy.split("ASIDE").map(|part| part.replace("NAME", &quoted(name)));
     parts.collect::<Vec<_>>().join(&quoted(&aside))
 }
 
-/// Returns `name` as a word of a shell.
+/// Returns `name` as one word of a bash command line.
 fn quoted(name: &str) -> String {
     let escaped = |c: char| match c {
         '\'' | '\\' => format!("\\{c}"),

@@ -13,7 +13,8 @@ use crate::{
     http::{Request, Response, Site},
 };
 
-/// The last leader that this process has read, and its own leadership. Clones share their state.
+/// The last leader that this process has read, and the leadership of this process. Clones share
+/// their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Status(Arc<Mutex<State>>);
 
@@ -74,8 +75,8 @@ impl Status {
         if as_json {
             return format!("{json}\n");
         }
-        // A Redisson client has no value, so its owner is printed. If nobody leads, there is no
-        // term.
+        // A leading Redisson client publishes no value, so the line names the owner instead. If
+        // nobody leads, there is no term.
         let leader = json["leader"].as_str().or_else(|| json["owner"].as_str()).unwrap_or("-");
         let leader = on_one_line(leader);
         match json["term"].as_u64() {

@@ -35,10 +35,10 @@ pub(super) struct Command {
 impl Command {
     pub(super) fn start(job: &Job, hold: &Hold, in_terminal: bool) -> Result<Self, Exit> {
         let failed = |error: io::Error| Exit::os("start", "command", &error);
-        // If the parent of this process ignores SIGCHLD, this process ignores it, too. The kernel
-        // would then keep no exit code of the command. A handler prevents this.
+        // If the parent of this process ignores SIGCHLD, this process ignores SIGCHLD, too. Without
+        // a handler, the kernel would then keep no exit code of the command.
         drop(signal(SignalKind::child()).map_err(failed)?);
-        // The watcher starts first, so that it gets the command as soon as it exists.
+        // The watcher starts first, so that it knows the command as soon as the command exists.
         let mut watcher = Watcher::start().map_err(failed)?;
         let mut command = tokio::process::Command::new(this_program().map_err(failed)?);
         command.arg(START).arg(std::process::id().to_string()).args(&job.words);
@@ -64,7 +64,7 @@ impl Command {
         self.target.outlives_its_command()
     }
 
-    /// Ends the watcher, so that it kills nothing.
+    /// Ends the watcher, so that the watcher kills no process.
     pub(super) fn end(mut self) {
         self.watcher.end();
     }
@@ -74,7 +74,7 @@ impl Command {
         self.watcher.allow(self.target, left);
     }
 
-    /// Forwards a signal, unless the terminal has also sent it to the command.
+    /// Forwards a signal, unless the terminal has also sent this signal to the command.
     pub(super) fn forward(&self, signal: Signal) {
         let by_terminal = [Signal::INT, Signal::QUIT, Signal::WINCH, Signal::TSTP, Signal::CONT];
         match self.target {

@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 use super::{Job, hold::Hold};
 
-/// Sets the variables. They replace those of an outer lock.
+/// Sets the variables, and replaces those of an outer `leasehold run`.
 pub(super) fn set(command: &mut Command, job: &Job, hold: &Hold) {
     let left = hold.remaining().unwrap_or_default();
     command.env("LOCK_HELD", "1");

@@ -73,8 +73,8 @@ impl Hold {
         }
     }
 
-    /// Leaves the hold of a lock in Redis. A permit or a leadership is not left there, but released
-    /// in the background.
+    /// Leaves the hold of a lock in Redis. A permit or a leadership is released in the background
+    /// instead.
     pub(crate) fn forget(self) {
         match self {
             Self::Lock(guard) => guard.forget(),
@@ -148,7 +148,7 @@ async fn begun<K>(
     }
 }
 
-/// Returns the lock of `run`.
+/// Returns the lock that the options of `run` describe.
 pub(super) fn lock_of(client: &Client, run: &Run) -> Result<Lock, Error> {
     let lock = match run.fair {
         true => client.fair_lock(&run.name)?,
@@ -165,7 +165,7 @@ fn because<K>(lock: Lock<K>, run: &Run) -> Lock<K> {
     }
 }
 
-/// Reports that another owner holds the lock, and names that owner.
+/// Reports that all permits are held, or which other owner holds the lock.
 pub(crate) async fn busy(client: &Client, run: &Run) -> Result<u8, Exit> {
     match run.permits {
         _ if run.busy_ok => Ok(0),
@@ -200,11 +200,11 @@ pub(crate) async fn is_held(client: &Client, lock: &Lock, waiting: &Waiting) -> 
     Ok(waiting.conflict_exit_code)
 }
 
-/// Returns a reader of `name`. The write side of a lock reports only the writer.
+/// Returns a reader of `name`. The write side of a read-write lock reports only the writer.
 async fn reader(client: &Client, name: &Name) -> Result<Option<Holder>, Exit> {
     match client.inspect(name).await {
         Ok(found) => Ok(found.and_then(|found| found.holders.into_iter().next())),
-        // The message only names the reader, so a missing permission is not an error.
+        // The reader is only named in a message, so a missing permission is not an error.
         Err(Error::Forbidden { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -225,7 +225,7 @@ pub(crate) fn of_side(client: &Client, name: &str, side: &Side) -> Result<Lock, 
     }
 }
 
-/// Acquires `lock`. Returns `None` if another owner has it.
+/// Acquires `lock`. Returns `None` if another owner holds the lock.
 pub(crate) async fn lock<K>(
     lock: &Lock<K>,
     waiting: &Waiting,
@@ -255,8 +255,8 @@ fn or_busy<T>(acquired: Result<Option<T>, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Returns the semaphore `name`, and sets its number of permits if there is none. Fails if the
-/// semaphore has another number.
+/// Returns the semaphore `name`. If the semaphore has no number of permits, sets `number`. Fails if
+/// the semaphore has another number.
 async fn semaphore(client: &Client, name: &str, number: u32) -> Result<ExpirableSemaphore, Exit> {
     let semaphore = client.expirable_semaphore(name)?;
     if semaphore.set_if_absent(number).await? {
@@ -274,8 +274,8 @@ async fn semaphore(client: &Client, name: &str, number: u32) -> Result<Expirable
     }
 }
 
-/// Sets the number of permits again if Redis has lost it. Otherwise all commands would wait for
-/// ever. Returns only if a request fails and a retry cannot succeed.
+/// Sets the number of permits again if Redis has lost its data. Without the number, all commands
+/// would wait for ever. Returns only if a request fails and a retry cannot succeed.
 async fn keep_number(semaphore: &ExpirableSemaphore, number: u32) -> Result<Infallible, Error> {
     loop {
         sleep(SET_AGAIN).await;

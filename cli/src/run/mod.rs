@@ -4,8 +4,9 @@
 //!
 //! - This process acquires the lock, renews it, forwards signals, and stops the command if the lock
 //!   is lost. It sends TERM early, so that the grace period ends before the lease ends.
-//! - The command begins as this program in the mode `__start`. It asks the kernel to kill it when
-//!   `leasehold run` dies, and then becomes the command. See `starter.rs`.
+//! - The command begins as this program in the mode `__start`. In this mode, the process requests
+//!   that the kernel kills it when `leasehold run` dies, and then becomes the command. See
+//!   `starter.rs`.
 //! - The watcher is this program in the mode `__watch`. It kills the process group of the command
 //!   when `leasehold run` dies, or when `leasehold run` was stopped and has not renewed the lease
 //!   in time. See `watcher.rs`.
@@ -63,8 +64,7 @@ pub(crate) struct Job {
 
 impl Job {
     fn of(run: &Run) -> Result<Self, Exit> {
-        // The lease is at least `--hold-at-least`. Otherwise the lock would end too early if this
-        // process is killed.
+        // If this process is killed, the lease must still last for `--hold-at-least`.
         let ttl = run.ttl.max(run.hold_at_least.unwrap_or_default());
         let words = words(run.shell.as_ref(), &run.command);
         Ok(Self { name: run.name.clone(), words, ttl, grace: grace(run.grace, ttl)? })
@@ -141,21 +141,20 @@ async fn release(
     }
 }
 
-/// Completes pending releases and withdrawals. If some remain, their locks end with their leases.
+/// Completes pending releases and withdrawals. If some do not complete in time, their locks expire
+/// with their leases.
 pub(crate) async fn farewell(client: &Client) {
     let shutdown = client.shutdown(FAREWELL).await;
     if shutdown.pending > 0 {
-        say(
-            "leave server: Redis did not confirm in time that nothing is held; a hold expires with \
-             its lease",
-        );
+        say("release locks: Redis did not confirm in time that nothing is held; a lock that is \
+             still held expires with its lease");
     }
 }
 
-/// The end of a command: its status, and why it was stopped, if it was.
+/// The end of a command: its status, and the reason if leasehold stopped the command.
 pub(crate) type Ended = (ExitStatus, Option<String>);
 
-/// Runs the command until it has ended. At that time the lock is still held, or was lost.
+/// Runs the command until it has ended. Does not release the hold.
 pub(crate) async fn supervise(
     job: &Job,
     hold: &Hold,
@@ -169,7 +168,7 @@ pub(crate) async fn supervise(
     Ok(ended)
 }
 
-/// Returns the exit code of a command. `released` is the result of the release after its end.
+/// Returns the exit code of a command. `released` is the result of the release after the command.
 pub(crate) fn finish(
     job: &Job,
     (status, stopped): Ended,
@@ -192,8 +191,8 @@ pub(crate) fn finish(
     }
 }
 
-/// Waits for the command. After a loss or TERM, also waits for its group, because no process of the
-/// group may run without the lock. Returns why the command was stopped, if it was.
+/// Waits for the command. After a loss or TERM, also waits for its process group, because no
+/// process of this group may run without the lock. Returns how the command ended.
 async fn attend(
     job: &Job,
     hold: &Hold,
@@ -242,7 +241,7 @@ async fn attend(
                 kill_at = None;
             }
             signal = signals.next() => {
-                // A repeated signal means that the user does not want to wait.
+                // A second TERM means that the user does not want to wait.
                 match signals::is_term(signal) && terminated {
                     true => kill_at = Some(Instant::now()),
                     false => command.forward(signal),
@@ -255,14 +254,14 @@ async fn attend(
     }
 }
 
-/// Reports why the command is stopped, and sends TERM to it. Returns the reason.
+/// Reports `reason`, and sends TERM to the command. Returns `reason`.
 fn stop(job: &Job, command: &Command, reason: &str) -> String {
     say(&format!("run `{}`: lock lost: {reason}; the command gets TERM", job.name));
     command.terminate();
     reason.to_owned()
 }
 
-/// Returns the exit code that a shell has for this end of a command.
+/// Returns the exit code that a shell returns for a command with this status.
 fn code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let signal = || status.signal().map(|signal| i32::from(SIGNALLED) + signal);

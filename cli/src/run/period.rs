@@ -37,7 +37,7 @@ pub(super) async fn begin<K>(
     }
 }
 
-/// Returns a key in the slot of the lock, named as Leasehold names its other keys.
+/// Returns the key of the record. The key is in the cluster slot of the lock.
 fn key(name: &str) -> String {
     match name.contains('{') {
         true => format!("leasehold_run__started::{name}"),

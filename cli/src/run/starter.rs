@@ -1,11 +1,11 @@
 //! The mode `__start PARENT COMMAND…`: becomes the command.
 //!
-//! On Linux, this process first asks the kernel to kill it when its parent dies. `pre_exec` could
-//! do so between fork and exec, but only with unsafe code. The request survives the exec, unless
-//! the command is setuid or setgid. If the parent died before the request, this process now has
-//! another parent, and does not start the command. The request does not cover descendants of the
-//! command, and other systems have no such request. Where the request does not help, the watcher
-//! kills the command.
+//! On Linux, this process first requests that the kernel kills it when its parent dies. `pre_exec`
+//! could send this request between fork and exec, but only with unsafe code. The request survives
+//! the exec, unless the command is setuid or setgid. If the parent died before the request, this
+//! process now has another parent, and does not start the command. The request does not cover
+//! descendants of the command, and other systems have no such request. In these cases, the watcher
+//! kills the command and its descendants.
 
 use std::{
     env,
@@ -51,8 +51,8 @@ fn die_with(_parent: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the path to start this program again. On Linux, this path works even if the file was
-/// replaced.
+/// Returns the path of this program, to start it again. On Linux, the path works even if the file
+/// of the program was replaced.
 pub(super) fn this_program() -> io::Result<PathBuf> {
     match cfg!(target_os = "linux") {
         true => Ok("/proc/self/exe".into()),

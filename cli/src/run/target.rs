@@ -6,7 +6,7 @@ use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, kill_process_group, test_kill_process_group, waitpgid,
 };
 
-/// A process, or all of a process group.
+/// A process, or all processes of a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
     Group(Pid),
@@ -27,8 +27,8 @@ impl Target {
     }
 
     /// Returns whether a process is left in the group of a command that has ended. In a container,
-    /// this process may be process 1. Process 1 becomes the parent of the descendants of the
-    /// command, so this process waits for those that have ended.
+    /// this process may be process 1, and so the parent of orphaned descendants of the command. So
+    /// this function reaps the descendants that have ended.
     pub(super) fn outlives_its_command(self) -> bool {
         match self {
             Self::Group(group) => {
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// In this test, this process becomes the parent of the descendants, as process 1 does.
+    /// In this test, this process becomes the parent of orphaned descendants, as process 1 does.
     #[test]
     fn ended_descendant_does_not_count_as_running_under_process_1() {
         set_child_subreaper(Some(getpid())).unwrap();

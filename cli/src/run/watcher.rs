@@ -3,8 +3,8 @@
 //! The watcher reads lines `group|process ID DEADLINE` from its input. Each line replaces the line
 //! before. The watcher kills the group or the process in two cases. First, its input ends, because
 //! the holder has died. Second, the deadline passes without another line, because the holder was
-//! stopped or could not renew. The deadline is that of the lease, by a clock that continues in
-//! suspend.
+//! stopped or could not renew. The deadline is the end of the lease, by a clock that continues
+//! while the machine is suspended.
 //!
 //! The watcher has a process group of its own, so that no signal for the command or from the
 //! terminal ends it. Before the holder exits normally, it ends the watcher.
@@ -28,15 +28,15 @@ use crate::exit::{OS, say};
 
 pub(crate) const WATCH: &str = "__watch";
 
-/// After a suspend, the watcher notices a deadline at most this late, because its timer was
-/// suspended, too.
+/// After a suspend, the watcher notices a passed deadline with at most this delay, because its
+/// timer was suspended, too.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// If the deadline changes by less than this, the holder does not send it again.
+/// If the deadline changes by less than this, the holder does not send the deadline again.
 const SMALL: Duration = Duration::from_millis(5);
 
-/// The watcher, as the process that holds the lock sees it. Dropping it without `end` closes its
-/// input, so that it kills the command.
+/// The watcher, for the process that holds the lock. Dropping this value without `end` closes the
+/// input of the watcher, so that the watcher kills the command.
 #[derive(Debug)]
 pub(super) struct Watcher {
     child: Child,
@@ -80,7 +80,7 @@ impl Watcher {
         }
     }
 
-    /// Ends the watcher, which then kills nothing.
+    /// Ends the watcher, so that the watcher kills no process.
     pub(super) fn end(&mut self) {
         let ended = self.child.kill().and_then(|()| self.child.wait());
         if let Err(error) = ended {
@@ -89,8 +89,8 @@ impl Watcher {
     }
 }
 
-/// Runs until the input of the watcher ends or a deadline passes. Then kills the command, if there
-/// is one.
+/// Runs until the input of the watcher ends or a deadline passes. Then kills the command, if the
+/// input has named one.
 pub(crate) fn watch(_: impl Iterator<Item = OsString>) -> ExitCode {
     let (mut text, mut order) = (Vec::new(), None::<Order>);
     loop {
@@ -161,7 +161,7 @@ fn kill(order: Option<Order>) -> ExitCode {
 fn now() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
-    // On macOS this clock continues in suspend. Other systems have no such clock.
+    // On macOS, this clock continues during a suspend. Other systems have no such clock.
     #[cfg(not(target_os = "linux"))]
     let clock = ClockId::Monotonic;
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()

@@ -1,6 +1,6 @@
 //! Draws `top`. This file reads no server and no terminal, so tests can compare whole screens.
 //!
-//! Other clients choose names and owners, so they are drawn escaped.
+//! Other clients choose names and owners, so this file escapes them.
 
 use std::time::UNIX_EPOCH;
 
@@ -77,7 +77,7 @@ fn header(sample: &Sample) -> Vec<Line<'static>> {
     ]
 }
 
-/// Returns why the sample is old, and the hazards of the server.
+/// Returns the error of the last sample, if it failed, and the hazards of the server.
 fn problems(sample: &Sample) -> Vec<Line<'static>> {
     let error = sample.error.iter().map(|error| format!("cannot read the server: {error}"));
     let hazards = sample.hazards.iter().map(|hazard| format!("hazard: {hazard}"));
@@ -103,10 +103,10 @@ fn table(frame: &mut Frame<'_>, area: Rect, sample: &Sample, view: &mut View) {
     view.offset = state.offset();
 }
 
-/// A title, a width, and the cell of a row.
+/// The title and the width of a column, and a function that returns its cell in a row.
 type Column = (&'static str, Constraint, fn(&Row) -> Cell<'static>);
 
-/// Returns the columns that fit a terminal.
+/// Returns the columns that fit a terminal of this width.
 fn columns(width: u16) -> Vec<Column> {
     // The longest kind is `expirable semaphore`.
     let kind = if width >= 150 { 19 } else { 11 };
@@ -215,7 +215,7 @@ fn footer(view: &View) -> Paragraph<'static> {
     Paragraph::new(if view.is_typing { filter } else { keys.to_owned() + &filter })
 }
 
-/// Draws the state of one object, or the question about it.
+/// Draws the popup: the state of an object, or the question before a release by force.
 fn popup(frame: &mut Frame<'_>, view: &View) {
     let Some(popup) = &view.popup else { return };
     let mut lines: Vec<_> = popup.text.lines().map(|line| Line::from(line.to_owned())).collect();
@@ -311,7 +311,7 @@ mod tests {
         text.lines().map(|line| line.trim_matches('"').trim_end().to_owned() + "\n").collect()
     }
 
-    /// Compares a screen with a file, which has the whole expected screen.
+    /// Compares a drawn screen with the text of the whole expected screen.
     #[track_caller]
     fn is(drawn: &str, expected: &str) {
         assert!(drawn == expected, "drawn:\n{drawn}\nexpected:\n{expected}");

@@ -136,7 +136,7 @@ async fn show(
     }
 }
 
-/// Runs `work` in a task. Its failure becomes a message.
+/// Runs `work` in a task. A failure of `work` becomes a message.
 fn start(
     results: &UnboundedSender<Found>,
     work: impl Future<Output = Result<Found, Exit>> + 'static + Send,
@@ -144,7 +144,7 @@ fn start(
     let results = results.clone();
     task::spawn(async move {
         let found = work.await.unwrap_or_else(|exit| Found::Message(exit.reason().to_owned()));
-        // The error is ignored: if `top` has ended, it needs no result.
+        // If `top` has ended, nobody needs the result, so the error is ignored.
         drop(results.send(found));
     });
 }

@@ -17,8 +17,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::exit::Exit;
 
 /// The terminal in raw mode, with an alternate screen. The drop restores the terminal: at the end,
-/// after a signal, and after an error. A panic restores it before the panic message is printed,
-/// because the alternate screen would lose the message.
+/// after a signal, and after an error. After a panic, a hook restores the terminal before the panic
+/// message is printed, because the alternate screen would lose the message.
 pub(super) struct Screen(Terminal<CrosstermBackend<Stdout>>);
 
 impl Screen {
@@ -79,7 +79,7 @@ mod tests {
 
     const CHILD: &str = "LEASEHOLD_TEST_SCREEN";
 
-    /// Runs this test again in a terminal of `script`, where it panics.
+    /// Runs this test again in a terminal of the program `script`. The second run panics.
     #[test]
     fn panic_restores_the_terminal_and_then_prints_its_message() {
         if env::var_os(CHILD).is_some() {

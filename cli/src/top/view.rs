@@ -16,7 +16,7 @@ pub(super) struct View {
     pub(super) order: Order,
     pub(super) is_reversed: bool,
     pub(super) filter: String,
-    /// Whether keys are letters of the filter.
+    /// Whether the user types the filter, so that letters are not commands.
     pub(super) is_typing: bool,
     pub(super) selected: Option<Name>,
     /// The first row that is drawn.
@@ -77,8 +77,8 @@ impl View {
         self.popup = Some(Popup { text, is_question: false });
     }
 
-    /// Asks a question, and returns true. If another popup is open, asks nothing, because the next
-    /// key is for that popup.
+    /// Asks a question, and returns true. If another popup is open, asks nothing and returns false,
+    /// because the next key of the user is for that popup.
     pub(super) fn ask(&mut self, text: String) -> bool {
         let is_first = self.popup.is_none();
         self.popup.get_or_insert(Popup { text, is_question: true });
@@ -94,7 +94,7 @@ impl View {
             return Some(Act::Interrupt);
         }
         if let Some(popup) = self.popup.take() {
-            // Any other key means no.
+            // Any key except `y` means no.
             let is_yes = popup.is_question && key.code == KeyCode::Char('y');
             return is_yes.then_some(Act::Force);
         }
@@ -153,7 +153,7 @@ impl View {
     }
 
     /// Returns the index of the selected row. A row stays selected when it moves. Until the user
-    /// selects one, the first row is selected.
+    /// selects a row, the first row is selected.
     pub(super) fn at(&self, rows: &[&Row]) -> Option<usize> {
         let is_selected = |row: &&Row| self.selected.as_ref().is_none_or(|it| *it == row.name);
         rows.iter().position(is_selected)

@@ -3,7 +3,8 @@
 //! Three rules protect the page:
 //!
 //! - The `Host` of a request must be an address, `localhost`, or a name that the user has given. If
-//!   another site rebinds its DNS name to this address, its page sends that name, and is rejected.
+//!   another site rebinds its DNS name to this address, requests of its page have that name as
+//!   `Host`, and are rejected.
 //! - A release by force needs `--allow-force`, the same `Origin`, and a token. No other site and no
 //!   other user of this machine knows the token, because only the fragment of the printed address
 //!   has it.
@@ -39,7 +40,7 @@ struct Site {
     watch: Watch,
     hosts: Vec<String>,
     interval: Duration,
-    /// `None` if the page only reads.
+    /// The token that a release by force needs. `None` without `--allow-force`.
     token: Option<String>,
 }
 
@@ -65,7 +66,9 @@ pub(crate) async fn ui(server: &Server, ui: &Ui) -> Result<u8, Exit> {
     let fragment = site.token.iter().map(|token| format!("#token={token}")).collect::<String>();
     print(&format!("http://{address}/{fragment}\n"))?;
     if !is_local {
-        say(&format!("listen on `{address}`: everyone who reaches it can read the names of locks"));
+        say(&format!(
+            "listen on `{address}`: everyone who can connect to it can read the names of locks"
+        ));
     }
     tokio::select! {
         never = http::serve(listener, site) => match never {},
@@ -112,7 +115,7 @@ impl Site {
             || self.hosts.iter().any(|it| it.eq_ignore_ascii_case(name))
     }
 
-    /// Releases those holders of a lock that the request names and that still hold the lock.
+    /// Releases the holders that the request names, if they still hold the lock.
     async fn force(&self, request: &Request, peer: SocketAddr) -> Response {
         if !self.may_force(request) {
             let cause = "a release by force needs `leasehold ui --allow-force` and its address";

@@ -4,7 +4,7 @@
 //! object that was read least recently. The second half reads the next pages of `SCAN`, and the
 //! objects on these pages. Each half has a tenth of the interval, and the pause after a round lasts
 //! at least four times as long as the round. So a server spends at most a fifth of its time on this
-//! process, even if it is slow. A pass over many keys then takes more rounds.
+//! process, even if the server is slow. A pass over many keys takes many rounds.
 
 pub(crate) mod table;
 
@@ -27,8 +27,8 @@ use crate::{
     inspect::{odd, process},
 };
 
-/// The number of objects that are read at the same time. Redis executes the commands of 16 objects in
-/// about a millisecond, during which other clients wait.
+/// The number of objects that are read at the same time. Redis executes the commands of 16 objects
+/// in about a millisecond, during which other clients wait.
 const AT_ONCE: usize = 16;
 
 /// How often the health of the server is checked.
@@ -93,7 +93,7 @@ impl Watch {
     }
 
     pub(crate) fn forced(&self, name: Name, owner: String) {
-        // The error is ignored: without the task, there is no table.
+        // If the task has ended, there is no table to update, so the error is ignored.
         drop(self.forced.send((name, owner)));
     }
 }
@@ -144,7 +144,8 @@ impl Sampler {
             let start = Instant::now();
             let ended = self.round(start).await;
             if ended.is_err() {
-                // The cursor may not fit the servers any more, so the pass starts again.
+                // The servers may have changed, so the cursor may be invalid. So the pass starts
+                // again.
                 self.cursor = NameCursor::default();
                 self.table.restart_pass();
                 self.pass.0 = self.now();
@@ -234,7 +235,7 @@ impl Sampler {
         }
         let mut all = vec![];
         while let Some(read) = reads.join_next().await {
-            // The panic was printed to stderr. The next round reads the object again.
+            // If the read panicked, stderr has its message. The next round reads the object again.
             let Ok((found, name)) = read else { continue };
             let seen = match found {
                 Ok(found) => seen(name, found),

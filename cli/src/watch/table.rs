@@ -1,9 +1,9 @@
-//! The objects that are watched, and the differences between two samples of each object. Pure: each
-//! time is a parameter, counted from the start of the process.
+//! The objects that are watched, and the differences between two samples of each object. The
+//! functions are pure: each time is a parameter, counted from the start of the process.
 //!
 //! The size of the table is bounded: `MOST` objects, the first `SHOWN` holders and waiters of each,
 //! the last `EVENTS` events and the last `BINS` rounds. If the server has more objects, the table
-//! keeps odd objects first, and then those with the most waiters. All other objects are only
+//! keeps odd objects first, and then the objects with the most waiters. All other objects are only
 //! counted.
 
 use std::{
@@ -22,7 +22,7 @@ const BINS: usize = 600;
 /// How long an object without holders and waiters stays in the table.
 const LINGERS: Duration = Duration::from_secs(30);
 
-/// The time over which rates are averaged.
+/// The time over which rates are averaged, in seconds.
 const AVERAGED: f64 = 10.0;
 
 const NOT_RENEWED: &str = "lease ends soon, not renewed";
@@ -134,13 +134,14 @@ pub(crate) struct Holding {
 
 impl Holding {
     /// Returns whether the lease runs down without a renewal. A watchdog renews a lease when two
-    /// thirds of it are left.
+    /// thirds of the lease are left.
     fn is_not_renewed(&self) -> bool {
         self.remaining.zip(self.longest).is_some_and(|(left, longest)| left < longest / 3)
     }
 
-    /// Returns whether the lease ended during `gap`, and not by a release. If at least half of the
-    /// lease was left at the last sample, it was being renewed, so its end counts as a release.
+    /// Returns whether the hold expired during `gap`, the time since the last sample. If at least
+    /// half of the lease was left at the last sample, the client was renewing the lease. The end of
+    /// such a hold counts as a release.
     fn has_expired(&self, gap: Duration) -> bool {
         let is_renewed = |left: Duration| self.longest.is_some_and(|it| left >= it / 2);
         self.remaining.is_some_and(|left| left <= gap && !is_renewed(left))
@@ -228,7 +229,7 @@ impl Tally {
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: HashMap<Name, Row>,
-    /// The lowest rank in a full table. An object with this rank or a lower one is only counted.
+    /// The lowest rank in a full table. An object with this rank or a lower rank is only counted.
     floor: Option<Rank>,
     events: VecDeque<Event>,
     history: VecDeque<Bin>,
@@ -320,7 +321,7 @@ impl Table {
         }
     }
 
-    /// Adds an object. If the table is full, the object replaces one with a lower rank.
+    /// Adds an object. If the table is full, the new object replaces an object with a lower rank.
     fn add(&mut self, seen: &Seen, now: Duration) {
         if self.rows.len() >= MOST {
             if self.floor.is_some_and(|floor| seen.rank() <= floor) {
@@ -337,7 +338,7 @@ impl Table {
             self.rows.remove(&name);
         }
         // A hold is new only if the table had all objects before. During the first pass, or after
-        // some objects were left out, the hold may be an old one.
+        // some objects were left out, the hold may be old.
         let is_new = self.whole.is_some() && self.floor.is_none();
         let mut row = Row {
             name: seen.name.clone(),
@@ -369,7 +370,7 @@ impl Table {
     fn changed(&mut self, mut row: Row, seen: &Seen, now: Duration) -> Row {
         let gap = now.saturating_sub(row.read_at);
         let mut granted = 0;
-        // If the table has only some of the holders, it cannot tell which holders are new.
+        // If the row has only some of the holders, this code cannot know which holders are new.
         let is_known = seen.holders.len() <= SHOWN && row.held <= SHOWN && seen.error.is_none();
         if is_known {
             let mut before: HashMap<_, _> =
@@ -434,8 +435,8 @@ impl Table {
         self.events.push_back(Event { at, name, change, owner, held });
     }
 
-    /// Records a release by force. If a round has already recorded it as an ordinary release,
-    /// changes that event.
+    /// Records a release by force. If a round has already recorded an ordinary release of this
+    /// hold, changes the event of that release.
     pub(crate) fn forced(&mut self, name: &Name, owner: &str, now: Duration) {
         let row = self.rows.get_mut(name);
         let held = row.and_then(|row| {

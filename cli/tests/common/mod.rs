@@ -27,8 +27,8 @@ pub(crate) fn command(words: &[&str]) -> Command {
     command
 }
 
-/// Returns a program that ignores no signal. In the background of a script, tests and their
-/// children ignore INT.
+/// Returns a command that ignores no signal. If tests run in the background of a script, they and
+/// their children would otherwise ignore INT.
 pub(crate) fn with_all_signals(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", program]);
@@ -47,7 +47,7 @@ pub(crate) fn shell(redis: &Redis, options: &[&str], text: &str) -> Process {
     leasehold(redis, &[&["run"], options, &["door", "-c", text]].concat())
 }
 
-/// Writes 100,000 keys of all kinds, or a part of them. Most belong to no object.
+/// Writes `ARGV[1]` keys of all kinds, at most 100,000. Most of these keys belong to no object.
 const FILL: &str = r#"
 local owner, part = '8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:', 100000 / ARGV[1]
 for i = 1, 25000 / part do

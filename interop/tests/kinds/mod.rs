@@ -1,6 +1,7 @@
 //! The tests of kinds other than the plain lock, for every deployment.
 //!
-//! Each test adds a row to the table of results. It uses both processes, and releases everything.
+//! Each test adds a row to the table of results. Each test uses both processes, and releases all
+//! its holds.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The tests of the lock, for every deployment.
 //!
-//! Each test adds a row to the table of results. It uses both processes, and releases every lock. A
-//! test that kills a process starts it again.
+//! Each test adds a row to the table of results. Each test uses both processes, and releases every
+//! lock. A test that kills a process starts its own processes.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(crate) fn release_message_wakes_a_waiter_of_the_other_language<S: Servers>(b
     for Pair { way, kind, holder, waiter } in both.each_way() {
         let mut slowest = Duration::ZERO;
         for _ in 0..5 {
-            // given a lock that would be held for half a minute, and a waiter
+            // given a lock with a lease of half a minute, and a waiter
             assert!(holder.lock("door").acquired());
             let waiting = waiter.start_lock("door");
             both.until_asleep("door", 1);
@@ -58,7 +58,7 @@ pub(crate) fn released_lock_is_free_for_the_other_language_at_once<S: Servers>(b
         let entered = waiter.lock("door");
         assert!(entered.waited() < AT_ONCE, "{kind}, {way}: {entered:?}");
         assert!(waiter.unlock("door").is_true());
-        shown(&both.redis.row(kind, "a free lock is taken at once"), way);
+        shown(&both.redis.row(kind, "a free lock is acquired at once"), way);
     }
 }
 
@@ -192,7 +192,7 @@ pub(crate) fn held_lock_is_renewed_beyond_its_ttl_in_both_languages<S: Servers>(
         let delay = wake_up(&holder.unlock(&name), &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{kind}, {way}: woken after {delay:?}");
         assert!(waiter.unlock(&name).is_true());
-        woken(&both.redis.row(kind, "the watchdog keeps a lock for three ttls"), way, delay);
+        woken(&both.redis.row(kind, "the watchdog renews a lock for three ttls"), way, delay);
     }
 }
 
@@ -274,7 +274,7 @@ pub(crate) fn forced_release_wakes_the_waiter_of_the_other_language<S: Servers>(
     both: &Together<S>,
 ) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
-        // given a Rust or a Java holder, and a waiter of the other language
+        // given a holder, and a waiter of the other language
         assert!(holder.lock("door").acquired());
         let waiting = waiter.start_lock("door");
         both.until_asleep("door", 1);
@@ -331,7 +331,7 @@ pub(crate) fn lock_of_a_killed_holder_is_free_when_its_lease_ends<S: Servers>(re
     }
 }
 
-/// Returns both processes, so that the caller can check what is left.
+/// Returns the servers and the processes, so that the caller can check the remaining keys.
 #[track_caller]
 pub(crate) fn killed_waiter_blocks_no_other_waiter<S: Servers>(redis: S, way: Way) -> Together<S> {
     // given a holder, a waiter of the other language, and another waiter of the holder's language

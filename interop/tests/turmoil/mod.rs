@@ -1,15 +1,16 @@
 //! Contention of both languages while the servers of the lock fail.
 //!
-//! The counter is on a server that does not fail, so the count is exact. It contains each addition
-//! once, unless two threads have held the lock at the same time.
+//! The counter is on a server that does not fail, so no failure changes it. It contains each
+//! increment once, unless two threads have held the lock at the same time.
 
 use std::time::Duration;
 
 use interop::{Contenders, Kind, Report, Servers, Setup, Together, Way, measured, woken};
 use testkit::{Monitor, Redis, eventually};
 
-/// Lets four threads of each language add under one lock of this kind, while `turmoil` runs.
-/// `turmoil` gets the servers, and a function that waits until both languages have made progress.
+/// Lets four threads of each language increment the counter under one lock of this kind, while
+/// `turmoil` runs. `turmoil` gets the servers, and a function that waits until both languages have
+/// made progress.
 #[track_caller]
 pub(crate) fn counts_right<S: Servers>(
     redis: S,
@@ -35,7 +36,7 @@ pub(crate) fn counts_right<S: Servers>(
     // when the servers fail
     turmoil(&both.redis, &goes_on);
 
-    // then both languages continue, and each addition is counted once
+    // then both languages continue, and each increment counts once
     goes_on();
     counter.command(&["SET", "counter:over", "1"]);
     let [ours, theirs] = [ours, theirs].map(|it| Report::read(&it.wait(PATIENCE)));
@@ -94,5 +95,5 @@ const MILLI: Duration = Duration::from_millis(1);
 const TTL: Duration = Duration::from_secs(6);
 /// The longest time of any step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The number of rounds by which a language must have progressed.
+/// The number of rounds that a language must complete to count as running.
 const ROUNDS: u64 = 4;

@@ -1,4 +1,4 @@
-//! Waiters of both languages, while the master of their objects is replaced.
+//! Waiters of both languages, while another server replaces the master of their objects.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use testkit::eventually;
 const SECOND: Duration = Duration::from_secs(1);
 const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
 
-/// A hold of some kind, a waiter of each language, and the name of the object.
+/// A hold of an object, a waiter of each language, and the name of the object.
 struct Waited {
     way: Way,
     kind: Kind,
@@ -32,8 +32,8 @@ impl Waited {
         Self { way, kind, name, holder, waiters, waiting }
     }
 
-    /// Releases, and asserts that both waiters acquire, one after the other. Returns after how long
-    /// the first one acquired.
+    /// Releases, and asserts that both waiters acquire, one after the other. Returns the time until
+    /// the first waiter acquired.
     #[track_caller]
     fn end(self) -> Duration {
         let [first, second] = self.waiting;
@@ -47,8 +47,8 @@ impl Waited {
         let delay = wake_up(&left, &entered.wait(SECOND));
         assert!(!next.is_done(), "{}: the other waiter still waits", self.name);
         assert!(by.unlock(&self.name).is_true());
-        // A Redisson client that is subscribing again may miss the message. It then waits until the
-        // lease has ended.
+        // A Redisson client that subscribes again may miss the message. In this case, the client
+        // waits until the lease has ended.
         assert!(next.wait(SECOND * 45).acquired());
         assert!(last.unlock(&self.name).is_true());
         delay
@@ -70,7 +70,7 @@ pub(crate) fn all_go_on_at_the_new_master<S: Servers>(
     let held: Vec<_> = held.map(|(way, kind)| Waited::begin(&both, way, kind)).collect();
     held.iter().for_each(|it| both.redis.in_step(&it.name));
 
-    // when the master is replaced, then all waiters subscribe at the new one
+    // when the master is replaced, then all waiters subscribe at the new master
     replaced(&both.redis);
     for it in &held {
         both.redis.until_asleep(it.kind, &it.name, 2);

@@ -46,7 +46,8 @@ mod tests {
             assert_eq!(it.to_string(), text);
             assert_eq!(HostPort::read(text), Some(it));
         }
-        // Some servers write no brackets, and an empty host for their own address.
+        // Some servers write an IPv6 address without brackets, and their own address without a
+        // host.
         assert_eq!(HostPort::read("::1:2"), Some(HostPort { host: "::1".into(), port: 2 }));
         assert_eq!(HostPort::read(":2"), Some(HostPort { host: String::new(), port: 2 }));
         for odd in ["", "host", "host:", "host:0", "host:70000", "host:x"] {

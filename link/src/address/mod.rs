@@ -1,4 +1,4 @@
-//! URLs, settings and addresses: where the servers are, and who this client is.
+//! URLs, settings and addresses: where the servers are, and the credentials of this client.
 
 pub(crate) mod host_port;
 pub(crate) mod resolver;

@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::mutex::Mutex;
 
-/// How long the client waits for one address before it also tries the next one.
+/// How long the client waits for one address before it also tries the next address.
 const HEAD_START: Duration = Duration::from_millis(250);
 
 type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
@@ -105,8 +105,8 @@ impl fmt::Debug for Resolver {
 }
 
 /// Returns the first connection that a server accepts. The client tries the next address as soon as
-/// one address rejects the connection, or has not replied for `HEAD_START`. For this reason, a
-/// silent address does not block the others.
+/// one address rejects the connection, or has not replied for `HEAD_START`. So a silent address
+/// does not block the other addresses.
 async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut refusal = io::Error::new(ErrorKind::NotFound, "the host name has no address");
     let (mut tried, mut left) = (FuturesUnordered::new(), addresses.into_iter());
@@ -139,8 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns an address that neither accepts nor rejects connections as long as the second value
-    /// is kept.
+    /// Returns an address that ignores connection attempts until the second value is dropped.
     fn silent() -> (SocketAddr, impl Drop) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -195,9 +194,9 @@ mod tests {
         assert_eq!(no_address.to_string(), "the host name has no address");
     }
 
-    /// Formerly, each attempt that timed out left a blocked thread behind, until the runtime had no
-    /// threads left. A limit shared by all hosts did not help, because one silent host then delayed
-    /// all other hosts.
+    /// Formerly, each timed-out attempt left a blocked thread, until the runtime had no thread
+    /// left. A limit shared by all hosts did not help, because one silent host then delayed all
+    /// other hosts.
     #[tokio::test]
     async fn silent_name_lookup_keeps_one_thread_and_delays_no_host() {
         let (asked, silence) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
@@ -222,7 +221,7 @@ mod tests {
         assert_eq!(refused.kind(), ErrorKind::TimedOut);
         let before = asked.load(Ordering::Relaxed);
         resolver.connect("silent.test", 1).await.unwrap_err();
-        assert_eq!(asked.load(Ordering::Relaxed), before + 1, "no address is kept");
+        assert_eq!(asked.load(Ordering::Relaxed), before + 1, "no result is cached");
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! How to log in to a server, and the timeouts of its replies.
+//! How to reach servers and to log in, and how long to wait.
 
 use std::time::Duration;
 
@@ -19,17 +19,16 @@ pub struct Preload {
 /// A function that returns the scripts which each connection for commands loads.
 pub type Scripts = fn(Channels) -> Vec<Preload>;
 
-/// A function that counts a lost connection. Its arguments are the server, and what the connection
-/// was for, such as `commands` or `messages`.
+/// A function that counts a lost connection. Its arguments are the server and the purpose of the
+/// connection, such as `commands` or `messages`.
 pub type OnLoss = fn(&str, &'static str);
 
 /// How to reach the servers and to log in, and how long to wait.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The timeout of a whole connection attempt: to find the server, to connect, and to log in.
+    /// The timeout of a whole connection attempt, which finds the server, connects and logs in.
     pub connect_timeout: Duration,
-    /// How long a command may take once it is sent, and how long a command waits for a connection
-    /// before it is sent.
+    /// The timeout of a sent command. A command also waits at most this long for a connection.
     pub command_timeout: Duration,
     /// The user. If set, it replaces the user in the URL.
     pub user: Option<String>,
@@ -37,11 +36,11 @@ pub struct Settings {
     pub password: Option<Secret>,
     /// The credentials for sentinels.
     pub sentinel: Credentials,
-    /// Maps announced addresses to reachable ones.
+    /// Maps announced addresses to reachable addresses.
     pub translation: Translation,
     /// Resolves host names.
     pub resolver: Resolver,
-    /// Makes the streams to the servers instead of the network, for example in a simulation.
+    /// Opens the streams to the servers instead of the network, for example in a simulation.
     pub connector: Option<Connector>,
     /// The number of the database.
     pub database: Option<u32>,
@@ -49,12 +48,12 @@ pub struct Settings {
     pub scripts: Scripts,
     /// Called when a connection is lost.
     pub on_loss: OnLoss,
-    /// Whether sentinels use TLS. If unset, they use TLS if the servers do.
+    /// Whether sentinels use TLS. If unset, sentinels use TLS if the servers use TLS.
     pub sentinels_speak_tls: Option<bool>,
     /// The TLS settings for servers.
     #[cfg(feature = "tls")]
     pub tls: TlsSettings,
-    /// The TLS settings for sentinels, if they differ from those for servers.
+    /// The TLS settings for sentinels. A missing setting is taken from `tls`.
     #[cfg(feature = "tls")]
     pub sentinel_tls: TlsSettings,
 }
@@ -82,7 +81,7 @@ impl Default for Settings {
     }
 }
 
-/// The trusted authorities and the client certificate, as PEM texts.
+/// The trusted certificate authorities and the client certificate, as PEM texts.
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
@@ -98,7 +97,7 @@ impl TlsSettings {
         self.authorities.is_some() || self.client.is_some()
     }
 
-    /// Returns these settings. Each setting that is missing comes from `others`.
+    /// Returns these settings. `others` provides each missing setting.
     pub(crate) fn or(&self, others: &Self) -> Self {
         let authorities = self.authorities.as_ref().or(others.authorities.as_ref());
         let client = self.client.as_ref().or(others.client.as_ref());

@@ -24,14 +24,14 @@ impl fmt::Display for Address {
     }
 }
 
-/// Where to look for the server.
+/// Where to find the server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
-    /// At this address, whether its server is a primary or a replica.
+    /// At this address. Its server may be a primary or a replica.
     At(Address),
-    /// At the one of these addresses whose server is the primary.
+    /// At one of these addresses: the one whose server is the primary.
     Among(Vec<Address>),
-    /// At the address that these sentinels name.
+    /// At the address that these sentinels return.
     Sentinels(Watched),
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A server and its credentials, from URL and settings.
+/// A server and its credentials, from the URL and the settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) place: Place,

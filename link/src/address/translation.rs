@@ -1,5 +1,5 @@
-//! Maps announced addresses to reachable ones. A server in a container or a cloud may announce an
-//! address that is unreachable from outside.
+//! Maps announced addresses to reachable addresses. A server in a container or a cloud may announce
+//! an address that is unreachable from outside.
 
 use std::{fmt, sync::Arc};
 
@@ -13,8 +13,8 @@ use crate::{
     shown::shown,
 };
 
-/// Returns the reachable address for an announced one, or `None` if the announced address is itself
-/// reachable.
+/// Translates an announced address to a reachable address. Returns `None` if the announced address
+/// is itself reachable.
 pub(super) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// The user's translation of announced addresses.
@@ -22,8 +22,8 @@ pub(super) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
 pub struct Translation(Option<Arc<Translate>>);
 
 impl Translation {
-    /// Translates by a function. The function returns the reachable address for an announced one,
-    /// or `None` if the announced address is itself reachable.
+    /// Translates by a function. The function returns the reachable address for an announced
+    /// address, or `None` if the announced address is itself reachable.
     pub fn by(translate: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(translate)))
     }

@@ -1,4 +1,4 @@
-//! Parses the URL of a server, and names the part of it that is wrong.
+//! Parses the URL of a server, and names the invalid part in the error.
 
 use std::path::PathBuf;
 
@@ -17,8 +17,8 @@ use crate::{
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_PORT_OF_SENTINELS: u16 = 26379;
 
-/// URL options of other clients. If a URL has an unknown option, the error names the option only if
-/// it is in this list. Any other word may be part of a password.
+/// URL options of other clients. The error for an unknown option names the option only if it is in
+/// this list. Any other word may be part of a password.
 const OPTIONS_OF_OTHERS: [&str; 17] = [
     "client_name",
     "db",
@@ -50,7 +50,7 @@ pub(crate) enum Servers {
     Cluster(Vec<Target>),
 }
 
-/// Parses `url`. A value in `settings` replaces the one in the URL.
+/// Parses `url`. A value in `settings` replaces the same value in the URL.
 pub(crate) fn servers(url: &str, settings: &Settings) -> Result<Servers, Error> {
     let url = url.trim();
     let one = |url: &str| target(url, settings);
@@ -74,8 +74,8 @@ fn nodes(
     let written = Written::of(&all);
     let Written { credentials, hosts, behind, .. } = &written;
     let node = |host: &&str| one(&format!("{scheme}://{credentials}{host}{behind}"));
-    // `each` runs before `node`, because only the error of `each` names which of several addresses
-    // is wrong.
+    // `each` runs before `node`, because only the error of `each` shows which of several addresses
+    // is invalid.
     written.each(scheme)?;
     let nodes = hosts.iter().map(node).collect::<Result<Vec<_>, _>>()?;
     match nodes.iter().any(|node| node.database != 0) {
@@ -99,14 +99,13 @@ pub(crate) fn target(url: &str, settings: &Settings) -> Result<Target, Error> {
     Ok(target)
 }
 
-/// The parts of a URL, before each is parsed. A URL may name several hosts, but the crate `url`
-/// accepts only one.
+/// The unparsed parts of a URL. A URL may name several hosts, but the crate `url` accepts only one.
 struct Written<'a> {
     scheme: String,
     /// User and password with the `@`, or an empty text.
     credentials: &'a str,
     hosts: Vec<&'a str>,
-    /// Path and options.
+    /// The path and the options.
     behind: &'a str,
 }
 
@@ -124,7 +123,7 @@ impl<'a> Written<'a> {
     }
 
     /// Returns one URL for each host. The crate `url` checks host and port only for schemes that
-    /// have both, so the caller passes such a `scheme`.
+    /// have a host and a port. So the caller passes such a `scheme`.
     fn each(&self, scheme: &str) -> Result<Vec<Url>, Error> {
         let Self { credentials, hosts, behind, .. } = self;
         if hosts.len() > 1 && hosts.iter().any(|host| host.is_empty()) {
@@ -211,7 +210,7 @@ fn unknown_scheme(scheme: &str, url: &str) -> String {
         return format!("the scheme is missing; write redis://{url}");
     }
     // Without `://`, the text before the `:` may be a user or a password, so the error must not
-    // show it.
+    // show this text.
     match (url.contains("://") || !url.contains('@')) && scheme.len() <= SHOWN {
         true => format!("unknown scheme `{scheme}`; {SCHEMES}"),
         false => format!("unknown scheme; {SCHEMES}"),
@@ -237,7 +236,8 @@ fn wrong(what: impl Into<String>) -> Error {
     Error::Url(what.into())
 }
 
-/// Describes a parse error without any part of the URL, because each part may contain a password.
+/// Describes a parse error. The text quotes no part of the URL, because any part may contain a
+/// password.
 fn explain(error: ParseError, which: &str) -> String {
     match error {
         ParseError::EmptyHost => "the host is missing; write redis://host:port".into(),
@@ -249,8 +249,8 @@ fn explain(error: ParseError, which: &str) -> String {
     }
 }
 
-/// Returns the target of a URL that names one server, or several servers of which one is the
-/// primary.
+/// Returns the target of a URL without sentinels. If the URL names several servers, one of them
+/// must be the primary.
 fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
     if written.hosts.len() == 1 {
         let parts = Url::parse(url).map_err(|error| wrong(explain(error, &written.which(0))))?;
@@ -610,7 +610,7 @@ mod tests {
         }
     }
 
-    /// Returns URLs that have the password in unusual places, or unusual characters in the
+    /// Returns URLs with the password in unusual places, or with unusual characters in the
     /// password.
     fn odd_urls() -> Vec<String> {
         let mut urls: Vec<String> = [

@@ -1,4 +1,4 @@
-//! Makes one connection to the primary, ready for commands, or returns why it could not.
+//! Makes one connection to the primary and logs in, or returns why the attempt failed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,11 +28,12 @@ use crate::{
     },
 };
 
-/// Once one primary has replied, the servers at the other addresses have this long to reply. The
-/// client then knows whether a second one is also a primary.
+/// How long other servers may take to reply, after one primary has replied. In this time, the
+/// client finds out whether a second server is also a primary.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Once one server has failed, or is not the primary, the others have this long to reply.
+/// How long other servers may take to reply, after one server has failed. A server that is not the
+/// primary counts as failed.
 const REPLY_WAIT: Duration = Duration::from_secs(1);
 
 /// A connection, the future that carries its bytes, and the server that it leads to.
@@ -115,7 +116,7 @@ impl Dialer {
         }
     }
 
-    /// Returns a dialer for a node of a cluster in which another node has accepted the login.
+    /// Notes that another node of the cluster has accepted the login.
     pub(crate) fn after_earlier_login(self) -> Self {
         Self { earlier_login: true, ..self }
     }
@@ -139,7 +140,7 @@ impl Dialer {
         self.discovery.hazards().into_iter().map(|it| Finding::at(&place, it)).collect()
     }
 
-    /// Returns whether `other` leads to the same server.
+    /// Returns whether `other` dials the same addresses.
     pub(crate) fn has_same_target(&self, other: &Self) -> bool {
         self.target.place == other.target.place
     }
@@ -149,7 +150,7 @@ impl Dialer {
         self.discovery.may_change()
     }
 
-    /// Asks the servers at the other addresses whether they are primaries, too.
+    /// Checks the roles of the servers at the other addresses, and notes the primaries.
     pub(crate) async fn check_other_addresses(&self) {
         let others = self.discovery.other_addresses();
         let asked = join_all(others.iter().map(|it| self.is_primary(it))).await;
@@ -252,7 +253,7 @@ impl Dialer {
         }
     }
 
-    /// Connects to the primary among the servers at `addresses`, which are all asked at once.
+    /// Connects to all `addresses` at once, and returns the connection to the primary.
     async fn primary(
         &self,
         addresses: &[Address],
@@ -324,8 +325,8 @@ impl Dialer {
     }
 }
 
-/// Returns the failure if two servers call themselves primaries. The client cannot know which one
-/// is right.
+/// Returns the failure if two servers are both primaries. The client cannot know which of them to
+/// use.
 fn two(one: &Dialled, other: &Dialled) -> ConnectFailure {
     ConnectFailure::passing(format!(
         "{} and {} are both primaries; demote one of them, or use only one address",

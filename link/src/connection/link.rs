@@ -1,10 +1,10 @@
 //! A connection that is restored when it is lost.
 //!
-//! A command waits for the connection no longer than the command timeout. A sent command has no
-//! timer of its own, because the timer would take 6 % of the instructions of an acquisition and its
+//! A command waits for the connection for at most the command timeout. A sent command has no timer
+//! of its own, because the timer would take 6 % of the instructions of an acquisition and its
 //! release. Instead, `watch.rs` ends a connection whose server does not reply, and all commands on
-//! that connection fail. If a command got no reply, the link never sends it again, because only the
-//! caller knows whether a second execution is safe.
+//! that connection fail. If a command got no reply, the link never sends the command again, because
+//! only the caller knows whether a second execution is safe.
 
 use std::{
     fmt, slice,
@@ -63,8 +63,8 @@ impl Link {
         Ok(link)
     }
 
-    /// Connects in the background: now if the caller has a runtime, else at the first call. Until
-    /// the connection is up, the server counts as unreachable.
+    /// Connects in the background. If the caller has no runtime, connecting starts at the first
+    /// call. Until the connection is up, the server counts as unreachable.
     pub(crate) fn connect_lazy(
         dialer: Arc<Dialer>,
         watcher: Arc<dyn Watcher>,
@@ -87,15 +87,16 @@ impl Link {
         Self { state, dialer, watcher, supervisor, command_timeout, reports_rejection }
     }
 
-    /// Lets calls fail at once if the server rejects the login, instead of waiting until a login
-    /// succeeds. Nodes of a cluster use this, because another node has accepted the login.
+    /// Lets calls fail at once if the server rejects the login. By default, calls wait until a
+    /// login succeeds. Nodes of a cluster use this function, because another node has accepted the
+    /// login.
     pub(crate) fn reporting_rejection(mut self) -> Self {
         self.reports_rejection = true;
         self
     }
 
-    /// Starts a supervisor on the runtime of the caller, if none runs. Each request calls this
-    /// function first.
+    /// Starts a supervisor on the runtime of the caller, if none runs. A request that finds no
+    /// connection calls this function.
     ///
     /// # Errors
     ///
@@ -140,12 +141,13 @@ impl Link {
         answer
     }
 
-    /// Checks the replies for a rejection that shows that the server is no longer the primary.
+    /// Reports rejections to the discovery, because a rejection may show that the server is
+    /// demoted.
     fn check_rejections(&self, wire: &Arc<Wire>, replies: &[Value]) {
         for reply in replies {
             let Value::ServerError(refusal) = reply else { continue };
-            // While this reply was under way, the link may have connected to another server. The
-            // rejection does not concern that server.
+            // While this reply was in flight, the link may have connected to another server. The
+            // rejection does not concern the new server.
             let is_live = |live: &Arc<Wire>| Arc::ptr_eq(live, wire);
             if self.state.live.lock().as_ref().is_some_and(is_live) {
                 self.dialer.discovery().refused(refusal);
@@ -153,7 +155,7 @@ impl Link {
         }
     }
 
-    /// Waits until the connection is up, no longer than a command may take.
+    /// Waits until the connection is up, for at most the command timeout.
     pub(crate) async fn ready(&self) -> Result<(), Failure> {
         self.live().await.map(drop)
     }
@@ -179,14 +181,14 @@ impl Link {
         }
     }
 
-    /// Returns the connection, and waits for it while it is down.
+    /// Returns the connection. While the connection is down, waits for it.
     async fn live(&self) -> Result<Arc<Wire>, Failure> {
         // Without a runtime, the timers below would panic.
         Handle::try_current().map_err(|_| Failure::NoRuntime)?;
         if let Some(wire) = &*self.state.live.lock() {
             return Ok(Arc::clone(wire));
         }
-        // Boxed, because waiting is rare: the future of a request that does not wait stays small.
+        // The rare wait is boxed, so that the future of every request stays small.
         Box::pin(self.until_live()).await
     }
 

@@ -14,7 +14,7 @@ pub(super) struct Reports {
     lost_at: Option<Instant>,
     /// Whether the present loss was logged.
     logged: bool,
-    /// When a rejected login was logged last.
+    /// When a rejected login was last logged.
     rejection_logged_at: Option<Instant>,
     /// Losses that were not logged.
     losses: u32,
@@ -26,7 +26,7 @@ impl Reports {
         self.lost_at.get_or_insert(now);
     }
 
-    /// Notes a loss. If it is time to log, returns the number of losses since the last log.
+    /// Notes a loss. If it is time to log, returns the number of losses since the last log line.
     pub(crate) fn lost(&mut self, now: Instant) -> Option<u32> {
         self.lost_at = Some(now);
         self.losses += 1;
@@ -35,8 +35,8 @@ impl Reports {
     }
 
     /// Notes that the connection is still down. If it is time to log, returns for how long the
-    /// connection has been down. A rejected login is logged at once, because the log of the loss
-    /// does not mention it. But at most one rejection in each log interval is logged at once.
+    /// connection has been down. A rejected login is logged at once, because the log line about the
+    /// loss does not mention it. Such a log line comes at most once in each log interval.
     pub(super) fn still_lost(&mut self, now: Instant, rejected: bool) -> Option<Duration> {
         if rejected && is_long_ago(self.rejection_logged_at, now) {
             self.logged_at = None;
@@ -47,14 +47,15 @@ impl Reports {
         due.then(|| self.lost_for(now))
     }
 
-    /// Notes that the connection is restored. If the loss was logged, returns how long it lasted.
+    /// Notes that the connection is restored. If the loss was logged, returns how long the loss
+    /// lasted.
     pub(crate) fn back(&mut self, now: Instant) -> Option<Duration> {
         let lost_for = self.lost_for(now);
         self.lost_at = None;
         std::mem::take(&mut self.logged).then_some(lost_for)
     }
 
-    /// Returns whether it is time to log. If so, counts this moment as the last log.
+    /// Returns whether it is time to log. If so, notes `now` as the time of the last log line.
     fn is_due(&mut self, now: Instant) -> bool {
         let due = is_long_ago(self.logged_at, now);
         if due {
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn next_supervisor_continues_the_log_interval() {
+    fn log_interval_of_an_outage_survives_a_new_supervisor() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reports = Reports::default();

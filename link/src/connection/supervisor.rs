@@ -53,7 +53,8 @@ pub(crate) struct State {
     connections: AtomicU64,
     /// How many connections have ended. This count rises before `live` changes.
     losses: AtomicU64,
-    /// The server of the last connection. Before the first connection: the place in the URL.
+    /// The server of the last connection. Before the first connection, the place that the URL
+    /// names.
     server: Mutex<String>,
     /// Why the connection is down.
     connect_failure: Mutex<Option<Outage>>,
@@ -72,8 +73,8 @@ struct Outage {
 }
 
 impl Outage {
-    /// Returns `None` if this client ended the connection because the server is no longer the
-    /// primary. The reply that showed this explains more.
+    /// Returns the outage after a lost connection. Returns `None` after a demotion, because the
+    /// reply that showed the demotion explains more.
     fn lost(ending: &Ending) -> Option<Self> {
         let by_words = matches!(ending, Ending::Demoted);
         let words = || format!("connection lost: {ending}");
@@ -176,7 +177,7 @@ impl Supervisor {
         })
     }
 
-    /// Keeps the connection up for ever, and asks sentinels for the primary. Starts with the
+    /// Keeps the connection up for ever, and polls sentinels for the primary. Starts with the
     /// connection `first`, if the caller passes one. Without `first`, there was no connection yet,
     /// or the runtime of the last connection has ended.
     pub(crate) async fn run(self, first: Option<Dialled>) {
@@ -215,7 +216,7 @@ impl Supervisor {
         }
     }
 
-    /// Carries the bytes of one connection as long as it lives.
+    /// Carries the bytes of one connection until the connection ends.
     async fn run_connection(&self, Dialled { wire, driver, address, about }: Dialled) -> Ending {
         self.state.note(None);
         if self.watcher.leads() {
@@ -241,7 +242,8 @@ impl Supervisor {
         // alone would poll all three with each reply.
         let mut reasons: FuturesUnordered<_> =
             [gives_up.boxed(), is_gone.boxed(), until_moved.boxed()].into_iter().collect();
-        // The driver comes first: it reads the received bytes before the server counts as silent.
+        // The driver is polled first, so that it reads the received bytes before the server counts
+        // as silent.
         let ending = tokio::select! {
             biased;
             ending = driver => ending,

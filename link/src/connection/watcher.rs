@@ -1,5 +1,5 @@
-//! The user of a supervised connection. It is notified when the connection is made and lost, and
-//! runs its own work while the connection lasts.
+//! The user of a supervised connection. The link notifies this user when the connection is made or
+//! lost. The user can do its own work while the connection lasts.
 
 use std::{convert::Infallible, future::pending};
 
@@ -13,7 +13,7 @@ pub(crate) trait Watcher: Send + Sync {
     /// Returns what the link is for, such as `commands`. Logs show this text.
     fn traffic(&self) -> &'static str;
     /// Returns whether this is the connection for commands. All other connections to this server
-    /// must lead to the same server as this one.
+    /// must lead to the same server as this connection.
     fn leads(&self) -> bool {
         false
     }

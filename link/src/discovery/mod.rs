@@ -1,4 +1,4 @@
-//! Finds the primary, and notices that it moved.
+//! Finds the primary, and notices when its address changes.
 
 pub(crate) mod primary_discovery;
 pub(crate) mod published;

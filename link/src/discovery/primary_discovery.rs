@@ -39,20 +39,19 @@ use crate::{
     session::{about, reach::Reach},
 };
 
-/// How often the client asks a server whether it is still the primary, if the URL names several
-/// servers.
+/// The interval of role checks at the primary, if the URL names several servers.
 const EACH: Duration = Duration::from_secs(1);
 
-/// Before the client replaces a connection to a replica, it makes a pause. The pause is 1 / `PART`
+/// Before the client replaces a connection to a replica, the client pauses. The pause is 1 / `PART`
 /// of the time that the client has been connected to replicas, but at least `EACH` and at most
-/// `SELDOM`. This limits the load of a replica that thousands of clients share.
+/// `SELDOM`. The pause limits the load of a replica that thousands of clients share.
 const SELDOM: Duration = Duration::from_secs(10);
 const PART: u32 = 4;
 
 /// The highest number of addresses in `reached`.
 const MOST: usize = 64;
 
-/// The state of the address of one server.
+/// The search for one server, and what is known about its address.
 #[derive(Debug)]
 pub(crate) struct PrimaryDiscovery {
     place: Place,
@@ -60,17 +59,18 @@ pub(crate) struct PrimaryDiscovery {
     sentinels: Option<Sentinels>,
     /// Whether this client ever reached a primary.
     met_primary: AtomicBool,
-    /// When connections began to lead to a replica, or `None` if the last connection did not.
+    /// Since when connections have led to a replica. `None` if the last connection led to no
+    /// replica.
     replica_since: Mutex<Option<Instant>>,
-    /// The addresses, named by sentinels, at which a server replied.
+    /// The addresses from sentinels at which a server has replied.
     reached: Mutex<BTreeSet<String>>,
     /// Notified when a reply shows that the server is no longer the primary.
     suspicions: Notify,
-    /// The server that commands go to. All other connections must lead there, too.
+    /// The server that commands go to. All other connections must lead to the same server.
     leader: Published<Leader>,
-    /// The other addresses of the URL whose servers also call themselves primaries.
+    /// The other addresses of the URL whose servers are also primaries.
     others: Mutex<Vec<String>>,
-    /// Whether the last connection for other traffic reached another server than the connection for
+    /// Whether the last connection without commands reached another server than the connection for
     /// commands.
     reached_other_server: AtomicBool,
 }
@@ -114,7 +114,7 @@ impl PrimaryDiscovery {
         Ok(Self::new(place, sentinels))
     }
 
-    /// Returns the discovery of `place`. If there are sentinels, they name its address.
+    /// Returns the discovery of `place`. If `place` names sentinels, `sentinels` finds the primary.
     pub(crate) fn new(place: Place, sentinels: Option<Sentinels>) -> Self {
         Self {
             place,
@@ -143,7 +143,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Asks sentinels for the address for ever, if there are sentinels.
+    /// Polls the sentinels for the address of the primary, if there are sentinels. Never returns.
     pub(crate) async fn keep_informed(&self) -> Infallible {
         match &self.sentinels {
             Some(sentinels) => sentinels.keep_asking().await,
@@ -159,7 +159,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Waits until sentinels name an address that is not among `addresses`.
+    /// Waits until sentinels name another primary than `addresses`, and returns its address.
     pub(crate) async fn leaves(&self, addresses: &[Address]) -> Address {
         match (&self.sentinels, addresses) {
             (Some(sentinels), [address]) => sentinels.another_than(address).await,
@@ -182,8 +182,8 @@ impl PrimaryDiscovery {
         sentinels.into_iter().chain(others).chain(elsewhere).collect()
     }
 
-    /// Returns where `address` comes from, as a hint. Returns `None` if there are no sentinels, or
-    /// if the address is probably right.
+    /// Returns where `address` comes from, as a hint why it may be wrong. Returns `None` if there
+    /// are no sentinels, or if the address is probably right.
     pub(crate) fn origin(&self, address: &Address) -> Option<String> {
         let reached = self.reached.lock().contains(&address.to_string());
         self.sentinels.as_ref()?.origin(address, reached)
@@ -196,12 +196,12 @@ impl PrimaryDiscovery {
         addresses.iter().filter(|it| it.to_string() != server).collect()
     }
 
-    /// Returns whether the server at `address` called itself a primary at the last check.
+    /// Returns whether the server at `address` was also a primary at the last check.
     pub(crate) fn is_other(&self, address: &String) -> bool {
         self.others.lock().contains(address)
     }
 
-    /// Notes the other addresses whose servers call themselves primaries now.
+    /// Notes the other addresses whose servers are also primaries now.
     pub(crate) fn found(&self, others: Vec<String>) {
         *self.others.lock() = others;
     }
@@ -212,17 +212,15 @@ impl PrimaryDiscovery {
         self.leader.set(Leader { server: met.server.clone(), run_id: met.run_id.clone() });
     }
 
-    /// Notes that the connection for commands is down. Until that connection is up again, any
-    /// server counts as the right one, because another connection may be the first to reach the new
-    /// primary.
+    /// Notes that the connection for commands is down. Until this connection is up again, other
+    /// connections may lead to any server. One of them may be the first to reach the new primary.
     pub(crate) fn clear_command_server(&self) {
         let server = self.leader.read(|it| it.server.clone());
         self.leader.set(Leader { server, run_id: None });
     }
 
-    /// Waits until commands go to another server than this connection, which leads to `met` and
-    /// carries no commands. The servers differ if a DNS name has changed between the two connection
-    /// attempts.
+    /// Waits until commands go to another server than `met`, the server of a connection without
+    /// commands. The servers differ if a DNS name has changed between the two connection attempts.
     pub(crate) async fn until_moved(&self, met: &About) -> Ending {
         let Some(own) = &met.run_id else { return pending().await };
         let until_moved = |leader: &Leader| leader.is_another(own);
@@ -230,7 +228,7 @@ impl PrimaryDiscovery {
         self.reached_other_server.store(from_the_start, Ordering::Relaxed);
         if from_the_start {
             // The servers differ from the start. After a pause, the next connection may reach the
-            // right one.
+            // server that commands go to.
             sleep(EACH).await;
         }
         self.leader.until(|it| until_moved(it).then_some(Ending::Astray)).await
@@ -251,8 +249,8 @@ impl PrimaryDiscovery {
     }
 
     /// Waits until it is time to resolve a single address again. At a failover, a managed service
-    /// moves its address to the new primary. If the address has only ever led to a replica, the
-    /// client stays there, because the user wants a replica.
+    /// moves its address to the new primary. If the address has never led to a primary, the client
+    /// stays at the replica, because the user wants a replica.
     async fn may_have_moved(&self, met: &About) {
         let is_new_here =
             met.role == Some(Role::Replica) && self.met_primary.load(Ordering::Relaxed);
@@ -297,15 +295,15 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// If the URL names several servers, asks the server itself until it is no longer the primary.
-    /// With sentinels, the sentinels report a demotion.
+    /// If the URL names several servers, polls the role of the server until it is demoted. With
+    /// sentinels, no poll is needed, because the sentinels report a demotion.
     async fn is_demoted(&self, wire: &Wire) {
         if !matches!(self.place, Place::Among(_)) {
             return pending().await;
         }
         loop {
             sleep(EACH).await;
-            // If the connection already uses RESP3, this command changes nothing and returns the
+            // The connection already uses RESP3, so this command changes nothing and returns the
             // role. If no reply comes, the watch of the connection ends the connection.
             if let Ok(Value::Map(facts)) = wire.call(cmd("HELLO").arg(3)).await
                 && let Ok(about) = about::greeted(&facts)

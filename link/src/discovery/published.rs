@@ -1,4 +1,4 @@
-//! A value that one task changes and other tasks wait for.
+//! A value that one task sets, while other tasks wait for its changes.
 //!
 //! Tokio's `watch` wakes its receivers in random order, so a simulation could not be repeated. This
 //! type wakes waiters in the order in which they began to wait. No other lock is taken while the
@@ -19,7 +19,7 @@ impl<T: PartialEq> Published<T> {
         read(&self.value.lock())
     }
 
-    /// Wakes all waiters if `value` differs from the value before.
+    /// Sets the value. If the value has changed, wakes all waiters.
     pub(crate) fn set(&self, value: T) {
         let mut known = self.value.lock();
         let changed = *known != value;

@@ -1,8 +1,8 @@
 //! Keeps the last reply of each sentinel, and decides where the primary is. Pure: the caller passes
 //! the replies and the time.
 //!
-//! Sentinels number their failovers with epochs, and exchange the newest one. For this reason, the
-//! client follows the report with the highest epoch, and remembers that epoch. A sentinel that
+//! Sentinels number their failovers with epochs, and exchange the newest epoch. For this reason,
+//! the client follows the report with the highest epoch, and remembers that epoch. A sentinel that
 //! missed a failover cannot lead the client back to the old primary, even if no other sentinel
 //! replies. If reports have the same epoch, the primary with the most votes wins.
 
@@ -18,7 +18,7 @@ use crate::{
     address::target::Address, connect_failure::ConnectFailure, session::hazards::SentinelQuorum,
 };
 
-/// A reply older than this has no vote, because its sentinel may be cut off.
+/// A reply that is older has no vote, because its sentinel may be cut off.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// The primary that a sentinel reports.
@@ -41,7 +41,7 @@ struct SentinelView {
     id: Option<String>,
 }
 
-/// The last state of each sentinel by its address, and the report that the client follows.
+/// The last state of each sentinel by address, and the report that the client follows.
 #[derive(Debug, Default)]
 pub(super) struct SentinelViews {
     all: BTreeMap<String, SentinelView>,
@@ -65,8 +65,8 @@ impl SentinelViews {
         self.all.insert(sentinel.to_string(), view);
     }
 
-    /// Records that `sentinel` knows no primary. Returns whether this is new: the sentinel knew a
-    /// primary before, was unknown, or its earlier failure was temporary.
+    /// Records that `sentinel` knows no primary. Returns whether this failure must be logged: see
+    /// `is_news`.
     pub(super) fn record_unknown(
         &mut self,
         sentinel: &Address,
@@ -79,8 +79,8 @@ impl SentinelViews {
         self.record_failure(sentinel, why, now)
     }
 
-    /// Records how many sentinels `sentinel` counts, and its run id. The caller first records the
-    /// report in the same reply.
+    /// Records how many sentinels `sentinel` counts, and its run id. The caller must record the
+    /// report of `sentinel` first.
     pub(super) fn record_quorum(
         &mut self,
         sentinel: &Address,
@@ -92,15 +92,15 @@ impl SentinelViews {
         }
     }
 
-    /// Returns the counts of the sentinel that counts the most usable sentinels, among those that
-    /// replied recently.
+    /// Returns the counts of the sentinel that counts the most usable sentinels. Only sentinels
+    /// that replied recently are considered.
     pub(crate) fn quorum(&self, now: Instant) -> Option<SentinelQuorum> {
         let fresh = self.all.values().filter(|view| view.at + FRESH >= now);
         fresh.filter_map(|view| view.quorum).max_by_key(|quorum| (quorum.usable, quorum.known))
     }
 
-    /// Records that `sentinel` does not reply; its earlier report stays. Returns whether this is
-    /// new: the sentinel replied before, or its earlier failure was temporary.
+    /// Records that `sentinel` does not reply. Its earlier report stays. Returns whether this
+    /// failure must be logged: see `is_news`.
     pub(super) fn record_failure(
         &mut self,
         sentinel: &Address,
@@ -131,7 +131,7 @@ impl SentinelViews {
         self.followed.as_ref().map(|report| report.master.clone())
     }
 
-    /// Returns how many addresses lead to a sentinel that is known by another address.
+    /// Returns how many addresses are a further address of a known sentinel.
     fn doubles(&self) -> usize {
         let ids = self.all.values().filter_map(|view| view.id.as_ref());
         ids.clone().count() - ids.collect::<BTreeSet<_>>().len()
@@ -189,8 +189,8 @@ impl SentinelViews {
     }
 }
 
-/// Decides between the report that the client followed `before` and the `fresh` reports of some of
-/// the `sentinels`.
+/// Decides which report to follow: the report from `before`, or one of the `fresh` reports.
+/// `sentinels` is the number of all sentinels.
 ///
 /// The highest epoch wins. Among reports with the same epoch, the primary with the most votes wins.
 /// Sentinels that were set up again begin at epoch 0. For this case, a lower epoch wins if most
@@ -209,8 +209,8 @@ fn decide<'a>(
     before.filter(|it| !is_outdated(it)).or(newest)
 }
 
-/// Returns whether the failure `why` is logged after the failure `before`. If temporary failures
-/// follow each other, only the first one is logged.
+/// Returns whether the failure `why` must be logged after the failure `before`. Only a first
+/// failure, and a lasting failure after a temporary one, must be logged.
 fn is_news(why: &ConnectFailure, before: Option<&ConnectFailure>) -> bool {
     before.is_none_or(|before| why.is_lasting() && !before.is_lasting())
 }
@@ -347,8 +347,7 @@ mod tests {
         }
     }
 
-    /// Formerly, two addresses of one sentinel counted as two sentinels, so that one vote was no
-    /// majority.
+    /// Formerly, a sentinel with two addresses counted as two, so its vote was no majority.
     #[test]
     fn single_sentinel_with_two_addresses_is_a_majority() {
         let now = Instant::now();

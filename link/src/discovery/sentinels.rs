@@ -1,15 +1,15 @@
-//! Asks sentinels for the address of the primary again and again, because it may change.
+//! Polls the sentinels for the address of the primary, because the address may change.
 //!
-//! The client asks all sentinels at once: each second, when a sentinel publishes a new primary, and
-//! when a caller needs the primary. A published message only makes the client ask; the address
-//! comes from the replies. `sentinel_views.rs` decides which reply counts. The client also asks
-//! sentinels that only other sentinels list. It stops asking such a sentinel when the sentinel no
-//! longer replies.
+//! The client sends requests to all sentinels at once: each second, when a sentinel publishes a new
+//! primary, and when a caller needs the primary. A published message only triggers requests,
+//! because the address comes from the replies. `sentinel_views.rs` decides which reply counts. The
+//! client also polls sentinels that are not in the URL but that other sentinels list. If such a
+//! sentinel no longer replies, the client stops polling it.
 //!
 //! Each link runs this code, but only the link that holds the lock `asking` sends requests, for all
 //! links. The mutex `known` guards what is known of the sentinels. The address of the primary is
-//! published while `known` is held, so that an older decision never overwrites a newer one. No
-//! other waiter is notified while `known` is held.
+//! published while `known` is held, so that an older decision never overwrites a newer one. All
+//! other notifications are sent after `known` is released.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,34 +57,35 @@ const EACH: Duration = Duration::from_secs(1);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// How long the client remembers an unreachable sentinel that is not in the URL. After this time,
-/// it forgets the sentinel until another sentinel lists it again.
+/// the client forgets the sentinel until another sentinel lists it again.
 const REST: Duration = Duration::from_secs(5);
 
-/// A caller that needs the primary also accepts a reply that is at most this old.
+/// A caller that needs the primary accepts replies that are at most this old.
 const JUST_NOW: Duration = Duration::from_millis(100);
 
-/// Once most sentinels have replied, the client waits this long for the others. They may report a
-/// newer failover.
+/// How long the client waits for the other sentinels, after most sentinels have replied. The others
+/// may report a newer failover.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// How long the client waits for a majority, because the first reply may come from a sentinel with
-/// an old address. After this time, it uses the replies that it has, or the earlier address.
+/// How long the client waits for the replies of a majority. The first reply may come from a
+/// sentinel that has an old address. After this time, the client uses the replies so far, or the
+/// earlier address.
 const MAJORITY_WAIT: Duration = Duration::from_millis(500);
 
-/// The highest number of sentinels outside the URL that the client asks.
+/// The highest number of polled sentinels that are not in the URL.
 const MOST: usize = 16;
 
 /// The sentinels of one primary.
 pub(crate) struct Sentinels {
     watched: Watched,
-    /// Whether sentinels speak TLS.
+    /// Whether the sentinels use TLS.
     tls: bool,
     translation: Translation,
     reach: Arc<Reach>,
     client_name: String,
     limit: Duration,
     known: Mutex<Known>,
-    /// The address of the primary, as decided by the views.
+    /// The address of the primary, according to `views`.
     master: Published<Option<Address>>,
     /// Notified when a sentinel has replied or failed.
     answered: Notify,
@@ -99,7 +100,7 @@ pub(crate) struct Sentinels {
 #[derive(Default)]
 struct Known {
     views: SentinelViews,
-    /// The sentinels outside the URL, which other sentinels list.
+    /// Sentinels that are not in the URL, but that other sentinels list.
     others: BTreeMap<String, Address>,
     /// The announced address for each address that the translation returned.
     made_of: BTreeMap<String, String>,
@@ -160,8 +161,8 @@ impl Sentinels {
         }
     }
 
-    /// Returns whether all sentinels of the URL have replied or failed after the time `since`, and
-    /// whether most of them named a primary.
+    /// Returns two facts about the sentinels of the URL in the time after `since`. The first is
+    /// whether all have replied or failed. The second is whether most have named a primary.
     fn have_answered(&self, since: Instant) -> (bool, bool) {
         let (known, sentinels) = (self.known.lock(), &self.watched.sentinels);
         let reports = known.views.reports_since(sentinels, since);
@@ -173,8 +174,7 @@ impl Sentinels {
         self.known.lock().views.failure(&self.watched.sentinels)
     }
 
-    /// Returns the hazards of the sentinels: there may be too few of them, or none may name the
-    /// primary.
+    /// Returns the hazards of the sentinels: too few sentinels, or none that names the primary.
     pub(crate) fn hazards(&self) -> Vec<Hazard> {
         let views = &self.known.lock().views;
         if views.name_no_primary(&self.watched.sentinels) {
@@ -199,7 +199,7 @@ impl Sentinels {
         }
     }
 
-    /// Waits until the primary has another address than `address`, and returns it.
+    /// Waits until the primary has another address than `address`, and returns the new address.
     pub(super) async fn another_than(&self, address: &Address) -> Address {
         self.master.until(|it| it.clone().filter(|other| other != address)).await
     }
@@ -210,7 +210,7 @@ impl Sentinels {
         self.master.until(|it| (*it != before).then_some(())).await;
     }
 
-    /// Asks all sentinels, for ever.
+    /// Polls all sentinels. Never returns.
     pub(super) async fn keep_asking(&self) -> Infallible {
         let _asking = self.asking.lock().await;
         let listed = self.watched.sentinels.iter().cloned();
@@ -232,8 +232,8 @@ impl Sentinels {
         }
     }
 
-    /// Asks one sentinel: for ever if the URL lists it, else as long as it replies. Returns the
-    /// address of the sentinel when the requests end.
+    /// Polls one sentinel. If the URL lists the sentinel, never returns. Otherwise, returns the
+    /// address of the sentinel at the end of the pause after its first failure.
     async fn poll_sentinel(&self, sentinel: Address, listed: bool) -> Address {
         let mut backoff = Backoff::default();
         loop {
@@ -275,7 +275,7 @@ impl Sentinels {
         self.log_hazard();
     }
 
-    /// Logs that a sentinel replied without a primary. The caller checks first that this failure is
+    /// Logs that a sentinel replied without a primary. The caller has checked that this failure is
     /// new.
     fn log_missing_primary(&self, sentinel: &Address, cause: &ConnectFailure) {
         let is_listed = self.watched.sentinels.contains(sentinel);
@@ -289,8 +289,8 @@ impl Sentinels {
         self.log_hazard();
     }
 
-    /// Logs a hazard if no sentinel names the primary. Called after each failure of a sentinel,
-    /// also if the sentinel is not in the URL.
+    /// Logs a hazard if no sentinel names the primary. This function is called after each failure
+    /// of a sentinel, even if the sentinel is not in the URL.
     fn log_hazard(&self) {
         if self.known.lock().newly_lacks_primary(&self.watched.sentinels) {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
@@ -305,7 +305,7 @@ impl Sentinels {
         known.views.forget(sentinel);
     }
 
-    /// Connects to `sentinel` and asks it until a request fails. Returns the failure.
+    /// Connects to `sentinel` and polls it until a request fails. Returns the failure.
     async fn visit(&self, sentinel: &Address) -> ConnectFailure {
         let hints = Arc::new(Notify::new());
         let opened = self.reach.open(sentinel, Some(self.hints_to(&hints)));
@@ -325,8 +325,8 @@ impl Sentinels {
         }
     }
 
-    /// Returns a receiver of pushes. It makes the client ask when a sentinel publishes a change of
-    /// this primary.
+    /// Returns a receiver of pushes. If a sentinel publishes a change of this primary, the receiver
+    /// triggers a request.
     fn hints_to(&self, hints: &Arc<Notify>) -> OnPush {
         let (hints, beginning) = (Arc::clone(hints), format!("{} ", self.watched.master));
         Arc::new(move |PushInfo { kind, data }| {
@@ -337,7 +337,7 @@ impl Sentinels {
         })
     }
 
-    /// Logs in, subscribes, and asks until a reply is missing. Returns the failure.
+    /// Logs in, subscribes, and polls until a request fails. Returns the failure.
     async fn talk(&self, wire: &Wire, sentinel: &Address, hints: &Notify) -> ConnectFailure {
         match timeout(self.limit, self.log_in(wire)).await {
             Err(_) => return silence(self.limit, sentinel),
@@ -345,8 +345,8 @@ impl Sentinels {
             Ok(Ok(())) => {}
         }
         loop {
-            // `looked_for` is created before the request. So a caller that comes before the reply
-            // also counts.
+            // `looked_for` is created before the request, so that a caller who comes before the
+            // reply also counts.
             let looked_for = self.looked_for.notified();
             let asked_at = Instant::now();
             match timeout(self.limit, wire.call_all(&self.requests())).await {
@@ -409,7 +409,7 @@ impl Sentinels {
             text(id).map(str::to_owned),
         );
         let followed = views.master(self.watched.sentinels.len(), now);
-        // `known` is still locked, so that this decision never overwrites a later one, from the
+        // `known` is still locked, so that this decision never overwrites a later decision from the
         // reply of another sentinel.
         self.master.set(followed);
         let is_resolved = recorded.is_ok() && std::mem::take(&mut known.hazard_logged);
@@ -489,8 +489,8 @@ impl Sentinels {
 }
 
 impl Known {
-    /// Returns whether no sentinel names the primary and this was not logged yet. If so, marks this
-    /// as logged.
+    /// Returns whether the client must log that no sentinel names the primary. If so, marks the
+    /// hazard as logged.
     fn newly_lacks_primary(&mut self, sentinels: &[Address]) -> bool {
         let is_new = self.views.name_no_primary(sentinels) && !self.hazard_logged;
         self.hazard_logged |= is_new;
@@ -515,7 +515,7 @@ fn sentinel_quorum(master: &Value, others: &Value) -> Option<SentinelQuorum> {
     Some(SentinelQuorum { known: others.len() + 1, usable: others.len() + 1 - down, quorum })
 }
 
-/// Returns a host and a port as a sentinel announces them, if they are valid.
+/// Parses a host and a port that a sentinel announced. Returns `None` if one of them is invalid.
 fn readable<'a>((host, port): (&'a str, &str)) -> Option<(&'a str, u16)> {
     const LONGEST: usize = 255;
     let sound = !host.is_empty()

@@ -1,4 +1,4 @@
-//! Streams that the caller makes, instead of a network.
+//! Streams that the user of this crate provides, instead of network connections.
 
 use std::{fmt, future::Future, io, sync::Arc};
 
@@ -7,14 +7,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::pipe::stream::Stream;
 
-/// Makes a stream to the server at an address, such as a simulated one.
+/// Opens a stream to the server at an address, for example to a simulated server.
 #[derive(Clone)]
 pub struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
 
 type Connecting = BoxFuture<'static, io::Result<Stream>>;
 
 impl Connector {
-    /// Returns a connector that leads to the same server for every address.
+    /// Returns a connector that calls `connect` for every address.
     pub fn by<S, F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
@@ -23,7 +23,7 @@ impl Connector {
         Self::by_address(move |_| connect())
     }
 
-    /// Returns a connector whose function `connect` gets the `host:port` to dial.
+    /// Returns a connector that calls `connect` with the `host:port` to dial.
     pub fn by_address<S, F>(connect: impl Fn(String) -> F + Send + Sync + 'static) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + 'static,

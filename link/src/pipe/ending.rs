@@ -7,9 +7,9 @@ use crate::failure::Failure;
 /// Why a connection has ended, as text for a person.
 #[derive(Clone, Debug)]
 pub(crate) enum Ending {
-    /// Commands now go to another server than this connection.
+    /// This connection leads to another server than the connection for commands.
     Astray,
-    /// The server replies, but the oldest request has waited too long.
+    /// The server replies, but the oldest request has waited too long for its reply.
     Behind(Duration),
     /// The network or TLS failed.
     Broken(String),
@@ -23,8 +23,7 @@ pub(crate) enum Ending {
     Moved(String),
     /// The server did not reply to any request.
     Silent(Duration),
-    /// More replies came than requests were sent, so it is unknown which reply belongs to which
-    /// request.
+    /// The server sent more replies than requests. So earlier replies may belong to other requests.
     Surplus,
     /// The received bytes are not a reply.
     Unreadable(String),

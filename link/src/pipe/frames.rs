@@ -1,23 +1,23 @@
 //! Finds replies in a stream of bytes. When more bytes come, the search continues where it stopped.
-//! The parser of the `redis` crate clears some kilobytes for each reply, so this file parses the
-//! most common kinds of reply itself.
+//! The parser of the `redis` crate clears some kilobytes of memory for each reply, so this file
+//! parses the most common kinds of reply itself.
 //!
-//! The buffer keeps no more bytes than the longest expected reply has. A pushed message may be
-//! longer, because another client chooses its length. Such a message is skipped as it comes.
+//! The longest allowed reply limits the size of the buffer. A pushed message may be longer, because
+//! its sender chooses the length. A message that is too long is skipped while its bytes arrive.
 
 use redis::Value;
 
-/// The longest reply to a request. Most replies are shorter than a hundred bytes.
+/// The longest allowed reply to a request, in bytes. Most replies have less than 100 bytes.
 pub(crate) const LONGEST: usize = 256 * 1024;
 
-/// The largest length that a part of a push may declare. Redis has the same limit.
+/// The largest length that a part of a reply or a push may declare. Redis has the same limit.
 const LONGEST_DECLARED: usize = 512 * 1024 * 1024;
 
 /// A received reply or push.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Frame {
     Value(Value),
-    /// A push with this number of bytes, which was too long to be kept.
+    /// A push that was too long for the buffer, with its length in bytes.
     PassedOver(usize),
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Returns the buffer for the next bytes, with space for `more`.
+    /// Returns the buffer for the next bytes, with space for `more` bytes.
     pub(crate) fn space(&mut self, more: usize) -> &mut Vec<u8> {
         self.bytes.drain(..self.begin);
         self.begin = 0;
@@ -40,7 +40,7 @@ impl Frames {
         &mut self.bytes
     }
 
-    /// Takes the first frame, or returns `None` if it is not complete yet.
+    /// Removes and returns the first frame, or returns `None` if the frame is incomplete.
     pub(crate) fn take(&mut self) -> Result<Option<Frame>, String> {
         let bytes = &self.bytes[self.begin..];
         let end = self.scan.end(bytes)?;
@@ -59,8 +59,8 @@ impl Frames {
         self.bytes.len() - self.begin
     }
 
-    /// Discards the received part of a push that is too long. Returns the frame when the push has
-    /// ended. Fails if a reply is too long.
+    /// Discards the received part of a push that is too long. Returns `PassedOver` when the whole
+    /// push was discarded. Fails if the frame is a reply, or if one of its lines is too long.
     fn pass_over(&mut self, end: Option<usize>) -> Result<Option<Frame>, String> {
         let come = self.bytes.len() - self.begin;
         let is_push = self.scan.thrown > 0 || self.bytes.get(self.begin) == Some(&b'>');
@@ -78,11 +78,11 @@ impl Frames {
 /// How far the first frame has been parsed.
 #[derive(Debug)]
 struct Scan {
-    /// Where the next line of the frame begins. That may be beyond the received bytes.
+    /// Where the next line of the frame begins. This position may be after the received bytes.
     at: usize,
-    /// How many bytes of that line were searched for its end.
+    /// How many bytes of the line at `at` were already searched for its end.
     looked: usize,
-    /// How many parts are still missing.
+    /// How many parts of the frame are still to be parsed.
     missing: usize,
     /// How many bytes of the frame were discarded.
     thrown: usize,
@@ -95,7 +95,7 @@ impl Default for Scan {
 }
 
 impl Scan {
-    /// Returns where the first frame of `bytes` ends, if it is complete.
+    /// Returns where the first frame of `bytes` ends, if the frame is complete.
     fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, String> {
         while self.missing > 0 {
             let Some(line) = self.line(bytes)? else { return Ok(None) };
@@ -142,7 +142,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Returns how much of the frame must be kept to continue.
+    /// Returns how many bytes of the frame must be in the buffer to continue.
     fn kept(&self) -> usize {
         self.at + self.looked
     }
@@ -156,7 +156,7 @@ impl Scan {
 
 const KINDS: &[u8] = b":+-_#,($=!*~>%|";
 
-/// Returns which other kind of server sends replies that begin with `byte`.
+/// Explains which other kind of server may send a reply that begins with `byte`.
 fn foreign_kind(byte: u8) -> String {
     match byte {
         // The first byte of a TLS alert, and of a TLS handshake.
@@ -181,7 +181,7 @@ fn count(digits: &[u8]) -> Result<Option<usize>, String> {
 fn read(frame: &[u8]) -> Result<Value, String> {
     match number(frame).or_else(|| bulk(frame)).or_else(|| list(frame)) {
         Some(value) => Ok(value),
-        // The text of the parser has several lines, so this text replaces it.
+        // The error text of the parser has several lines, so this short text replaces it.
         None => redis::parse_redis_value(frame).map_err(|_| "a reply is malformed".into()),
     }
 }
@@ -192,15 +192,15 @@ fn number(frame: &[u8]) -> Option<Value> {
     str::from_utf8(digits).ok()?.parse().ok().map(Value::Int)
 }
 
-/// Parses the reply to a granted lock: a text after its length. `frame` must end where the text
-/// ends. Returns `None` for nil and for another kind of reply.
+/// Parses a bulk string, such as the reply to a granted lock. `frame` must end with the string.
+/// Returns `None` for nil and for another kind of reply.
 fn bulk(frame: &[u8]) -> Option<Value> {
     let rest = frame.strip_prefix(b"$")?.strip_suffix(b"\r\n")?;
     let length = rest.iter().position(|byte| *byte == b'\n')?;
     Some(Value::BulkString(rest[length + 1..].to_vec()))
 }
 
-/// Parses the state of a held lock: a list of numbers and texts.
+/// Parses a list of numbers and strings, such as the state of a held lock.
 fn list(frame: &[u8]) -> Option<Value> {
     let (length, mut rest) = line(frame.strip_prefix(b"*")?)?;
     let length = count(length).ok()??;
@@ -218,7 +218,7 @@ fn list(frame: &[u8]) -> Option<Value> {
     (parts.len() == length).then_some(Value::Array(parts))
 }
 
-/// Splits `bytes` after the first line.
+/// Splits `bytes` into the first line and the rest.
 fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     Some((bytes[..end].strip_suffix(b"\r")?, &bytes[end + 1..]))
@@ -228,7 +228,7 @@ fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// One reply of each kind, and nested ones.
+    /// One reply of each kind, and nested replies.
     const REPLIES: [&str; 20] = [
         ":1\r\n",
         ":-2\r\n",
@@ -252,15 +252,15 @@ mod tests {
         "|1\r\n+ttl\r\n:3600\r\n:7\r\n",
     ];
 
-    /// Returns the first frame of `bytes`, which are all received at once.
+    /// Returns the first frame of `bytes`, if all bytes arrive at once.
     fn first(bytes: &[u8]) -> Result<Option<Frame>, String> {
         let mut frames = Frames::default();
         frames.space(0).extend_from_slice(bytes);
         frames.take()
     }
 
-    /// Returns all frames of `bytes`, which are received in pieces of `size`, and the highest
-    /// number of bytes that were kept.
+    /// Feeds `bytes` in pieces of `size`. Returns all frames, and the highest number of buffered
+    /// bytes.
     fn in_pieces(bytes: &[u8], size: usize) -> (Vec<Frame>, usize) {
         let (mut frames, mut taken, mut most) = (Frames::default(), vec![], 0);
         for piece in bytes.chunks(size) {
@@ -277,7 +277,6 @@ mod tests {
         Frame::Value(redis::parse_redis_value(reply.as_bytes()).unwrap())
     }
 
-    /// The result equals that of the parser of the `redis` crate.
     #[test]
     fn reply_reader_returns_the_same_values_as_the_redis_crate() {
         for reply in [
@@ -353,7 +352,7 @@ mod tests {
 
     #[test]
     fn long_reply_in_pieces_is_parsed_once() {
-        // If each piece were parsed from the beginning, this would take minutes.
+        // If the parser began again at each piece, this test would take minutes.
         let reply = format!("*{}\r\n{}", LONGEST / 8, ":1\r\n".repeat(LONGEST / 8));
         assert_eq!(in_pieces(reply.as_bytes(), 1).0.len(), 1);
     }

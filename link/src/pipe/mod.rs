@@ -1,4 +1,5 @@
-//! One stream of bytes: requests of many callers in one direction, replies in order in the other.
+//! One stream of bytes, which carries the requests of many callers and the replies in the same
+//! order.
 
 pub(crate) mod connector;
 pub(crate) mod ending;

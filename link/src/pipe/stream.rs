@@ -6,8 +6,8 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-/// Bytes in both directions. One task reads while another one writes. If each direction has its own
-/// object, neither task waits for a system call of the other.
+/// The two directions of a connection. One task reads while another task writes. Because each
+/// direction has its own object, no task waits for a system call of the other task.
 pub(crate) struct Stream {
     pub(crate) from: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) to: Box<dyn AsyncWrite + Send + Unpin>,

@@ -1,18 +1,17 @@
 //! Detects that the server does not reply, or replies much too late.
 //!
 //! The watch counts replies and not bytes, because an endless reply or a pushed message does not
-//! complete a request. It does not matter which caller sent a request: a cancelled caller changes
-//! nothing.
+//! complete a request. A request counts even after its caller was cancelled.
 //!
-//! The watch counts its checks and not the time. If the process is stopped for a minute, at most
-//! one check falls into that minute. The client reads the received bytes before the next check. So
-//! the client does not count its own stop as silence of the server.
+//! The watch measures silence in checks, and not in time. If the process is stopped for a minute,
+//! at most one check falls into that minute. The client reads the received bytes before the next
+//! check. So a stop of this process does not count as silence of the server.
 
 use std::{collections::VecDeque, time::Duration};
 
 use crate::pipe::ending::Ending;
 
-/// How many checks there are within one command timeout.
+/// The number of checks within one command timeout.
 pub(super) const LOOKS: u32 = 4;
 
 /// How many requests and replies one connection has had so far.
@@ -22,7 +21,7 @@ pub(super) struct Progress {
     pub(crate) asked: u64,
     /// How many of these requests have a reply.
     pub(crate) answered: u64,
-    /// How many replies came. A request may have several.
+    /// How many replies came. One request may have several replies.
     pub(crate) replies: u64,
 }
 
@@ -33,18 +32,18 @@ pub(super) struct Watch {
     replies: u64,
     /// How many checks in a row found no new reply.
     silent: u32,
-    /// How many requests had been sent at each of the last checks, the oldest first.
+    /// How many requests had been sent at each of the last checks. The oldest check comes first.
     asked: VecDeque<u64>,
 }
 
 impl Watch {
-    /// Starts with a first check now.
+    /// Creates a watch whose first check is now.
     pub(crate) fn new(command_timeout: Duration, now: Progress) -> Self {
         Self { command_timeout, replies: now.replies, silent: 0, asked: [now.asked].into() }
     }
 
-    /// Checks again. The caller waits for the command timeout / `LOOKS` between two checks. Returns
-    /// why the connection must end, if it must.
+    /// Checks again, and returns an ending if the connection must end. Between two checks, the
+    /// caller waits for the command timeout divided by `LOOKS`.
     ///
     /// The connection must end if the command timeout has passed without any reply, or if the
     /// oldest request has waited for twice the command timeout.

@@ -1,5 +1,5 @@
-//! Many callers on one stream. The client writes requests in the order of the calls, and the
-//! replies come in that order.
+//! Many callers share one stream. The client writes requests in the order of the calls, and the
+//! server replies in the same order.
 
 use std::{
     collections::VecDeque,
@@ -34,23 +34,23 @@ use crate::{
 /// Receives the messages that the server pushes.
 pub(crate) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
-/// How much is read at once.
+/// The number of bytes to read at once.
 const READ: usize = 16 * 1024;
 
-/// The client writes the requests in flight in this many parts. The server then works on one part
-/// while the client prepares the next. If the client wrote all requests together, each side would
-/// be idle in turn. With 64 tasks, one part gave 75,000 acquisitions and releases a second, and
-/// four parts gave 120,000.
+/// The client divides the requests in flight into this number of batches. The server executes one
+/// batch while the client prepares the next batch. With a single batch, client and server would be
+/// idle in turn. With 64 tasks, one batch gave 75,000 acquisitions with their releases a second,
+/// and four batches gave 120,000.
 const BATCHES: usize = 4;
 
-/// A buffer that has grown beyond this size is freed.
+/// The largest size of a buffer that is kept after a write, in bytes.
 const KEPT: usize = 1024 * 1024;
 
 /// One connection, shared by many callers.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     outbox: Mutex<Outbox>,
-    /// Woken by the first request to be written, and by a full batch.
+    /// Woken by the first unwritten request, and by a full batch.
     writer: AtomicWaker,
     /// Notified when a request is sent while no watch runs.
     unwatched: Notify,
@@ -60,9 +60,9 @@ pub(crate) struct Wire {
 struct Outbox {
     /// The bytes to write.
     bytes: Vec<u8>,
-    /// How many requests the buffer has.
+    /// How many requests are in `bytes`.
     unwritten: usize,
-    /// How many requests are a full batch.
+    /// The number of requests in a full batch.
     batch: usize,
     /// The callers that wait for the next replies, in order.
     pending: VecDeque<PendingRequest>,
@@ -72,7 +72,7 @@ struct Outbox {
     ended: Option<Ending>,
 }
 
-/// The caller of a request, and the reply that it expects.
+/// The caller of a request, and the kind of reply that the caller expects.
 #[derive(Debug)]
 enum PendingRequest {
     One(oneshot::Sender<Value>),
@@ -82,8 +82,8 @@ enum PendingRequest {
         sender: oneshot::Sender<Vec<Value>>,
     },
     /// A change of subscriptions. For each of these channels, in order, the server pushes a
-    /// confirmation of this kind. If it rejects the change, one rejection replaces all
-    /// confirmations.
+    /// confirmation of this kind. If the server rejects the change, it sends one rejection instead
+    /// of all confirmations.
     Confirmed {
         kind: PushKind,
         channels: VecDeque<Vec<u8>>,
@@ -97,7 +97,7 @@ enum PendingRequest {
     },
 }
 
-/// A caller, and the reply for it.
+/// A caller, and the reply to its request.
 #[derive(Debug)]
 enum CompletedRequest {
     One(oneshot::Sender<Value>, Value),
@@ -120,8 +120,8 @@ impl Wire {
         replies.await.map_err(|_| self.failure())
     }
 
-    /// Sends a command such as SUBSCRIBE, and waits until a push of this `kind` confirms each of
-    /// its arguments, or the server rejects it.
+    /// Sends a command such as SUBSCRIBE, and waits for its confirmations or its rejection. A push
+    /// of this `kind` confirms each argument of the command.
     pub(crate) async fn confirm(&self, command: &Cmd, kind: PushKind) -> Result<Value, Failure> {
         let (sender, reply) = oneshot::channel();
         let channels = command.args_iter().skip(1).filter_map(|argument| match argument {
@@ -135,9 +135,9 @@ impl Wire {
         reply.await.map_err(|_| self.failure())
     }
 
-    /// Like [`confirm`](Self::confirm), for a command whose confirmations the server also pushes
-    /// without a request. Such a confirmation does not show that the command was executed, so a
-    /// PING follows the command.
+    /// Sends a command such as SUNSUBSCRIBE and a PING. Waits for the rejection or the PONG.
+    /// Confirmations do not count, because the server also pushes such confirmations without a
+    /// request.
     pub(crate) async fn follow(&self, command: &Cmd) -> Result<Value, Failure> {
         let (sender, reply) = oneshot::channel();
         self.ask([command, &cmd("PING")], PendingRequest::Followed { refused: None, sender })?;
@@ -176,8 +176,8 @@ impl Wire {
         self.outbox.lock().ended.clone().unwrap_or(Ending::Dropped).failure()
     }
 
-    /// Checks that requests get replies, and returns when they do not: see [`Watch`]. While no
-    /// request is in flight, this costs nothing.
+    /// Waits until the connection must end because replies are missing: see [`Watch`]. While no
+    /// request is in flight, no timer runs.
     pub(crate) async fn gives_up(&self, command_timeout: Duration) -> Ending {
         loop {
             let Some(now) = self.awaited() else {
@@ -201,19 +201,20 @@ impl Wire {
         self.outbox.lock().ended.get_or_insert_with(|| ending.clone());
     }
 
-    /// Returns the progress of the replies, if some are missing.
+    /// Returns the progress, or `None` if no request waits for a reply.
     fn awaited(&self) -> Option<Progress> {
         let mut outbox = self.outbox.lock();
         outbox.watched = !outbox.pending.is_empty();
         outbox.watched.then_some(outbox.progress)
     }
 
-    /// Carries the bytes in both directions until `stream` ends. Returns why it ended. If this
-    /// future is dropped, the connection ends, too.
+    /// Carries the bytes in both directions until `stream` ends. Returns why the stream ended. If
+    /// this future is dropped, the connection ends, too.
     pub(crate) async fn drive(self: Arc<Self>, stream: Stream, on_push: Option<OnPush>) -> Ending {
         let closing = Closing(&self);
         let Stream { from, to } = stream;
-        // The writer is a separate task, so that one thread writes while another one reads replies.
+        // The writer is a separate task, so that one thread writes while another thread reads
+        // replies.
         let mut writer = JoinSet::new();
         writer.spawn(Arc::clone(&self).write(to));
         let ended = tokio::select! {
@@ -221,7 +222,8 @@ impl Wire {
             Err(ended) = self.read(from, on_push) => ended,
             Some(written) = writer.join_next() => match written {
                 Ok(ended) => ended,
-                // The runtime ends, and will drop this future, too. The connection is not lost.
+                // The runtime shuts down, and will also drop this future. The connection does not
+                // count as lost.
                 Err(error) if error.is_cancelled() => pending().await,
                 Err(_) => Ending::Dropped,
             },
@@ -248,8 +250,8 @@ impl Wire {
         }
     }
 
-    /// Waits until there are requests to write, and moves them to an empty buffer. Moves less than
-    /// a full batch only after all other tasks of this thread have run.
+    /// Waits for unwritten requests, and moves them to the empty buffer `bytes`. If the batch is
+    /// not full, first lets the other tasks of this thread run, because they may add requests.
     async fn take(&self, bytes: &mut Vec<u8>) {
         let mut others = pin!(yield_now());
         poll_fn(|context| {
@@ -298,7 +300,7 @@ impl Wire {
         let mut sort = |frame| {
             match frame {
                 Frame::PassedOver(bytes) => tracing::debug!(target: "leasehold", bytes,
-                    "pub/sub message skipped: too long"),
+                    "pub/sub message of another program discarded: too long"),
                 Frame::Value(Value::Push { kind, data }) => {
                     completed.extend(outbox.confirmed(&kind, &data)?);
                     pushes.push(PushInfo { kind, data });
@@ -326,7 +328,7 @@ fn take_all(frames: &mut Frames, into: &mut Vec<Frame>) -> Result<(), Ending> {
 
 impl Outbox {
     /// Handles a reply. Returns the request that the reply completes. Fails if no request waits for
-    /// the reply. Replies before such a surplus reply may have gone to the wrong requests.
+    /// the reply. In that case, earlier replies may have gone to the wrong requests.
     fn replied(&mut self, value: Value) -> Result<Option<CompletedRequest>, Ending> {
         self.progress.replies += 1;
         if let Some(PendingRequest::Many { missing, come, .. }) = self.pending.front_mut()
@@ -359,8 +361,8 @@ impl Outbox {
         }))
     }
 
-    /// Handles a push. Returns the request that the push confirms. A push that comes without a
-    /// request confirms nothing.
+    /// Handles a push. Returns the request that the push completes. A push without a request
+    /// completes nothing.
     fn confirmed(
         &mut self,
         come: &PushKind,
@@ -392,7 +394,7 @@ fn is_of(data: &[Value], channel: Option<&Vec<u8>>) -> bool {
     channel.is_some_and(|channel| channel == about)
 }
 
-/// Returns whether the server rejected the command, and not the PING after it.
+/// Returns whether `reply` rejects the command, and not the PING after the command.
 fn refuses_what_came_first(reply: &Value) -> bool {
     let of_ping = |error: &ServerError| error.details().is_some_and(|it| it.contains("'ping'"));
     matches!(reply, Value::ServerError(error) if !of_ping(error))
@@ -408,7 +410,7 @@ impl CompletedRequest {
     }
 }
 
-/// Fails all remaining requests when it is dropped.
+/// Fails all remaining requests when this value is dropped.
 struct Closing<'a>(&'a Wire);
 
 impl Drop for Closing<'_> {
@@ -434,12 +436,12 @@ mod tests {
 
     use super::*;
 
-    /// How long a command may take.
+    /// The command timeout.
     const LIMIT: Duration = Duration::from_secs(1);
 
     type Pushed = Arc<Mutex<Vec<PushKind>>>;
 
-    /// A wire, its other side, and the pushes that this side received.
+    /// A wire, the server's end of its stream, and the pushes that the wire received.
     struct Setup {
         wire: Arc<Wire>,
         server: DuplexStream,
@@ -465,7 +467,7 @@ mod tests {
             asked
         }
 
-        /// Returns why the connection is given up, if that happens within `limit`.
+        /// Returns why the watch ends the connection, if it does within `limit`.
         async fn given_up(&self, limit: Duration) -> Option<Ending> {
             timeout(limit, self.wire.gives_up(LIMIT)).await.ok()
         }
@@ -525,7 +527,7 @@ mod tests {
         assert!((&mut asked).now_or_never().is_none());
         let next = t.asks("PING").await;
 
-        // A message in between confirms nothing.
+        // A message between the confirmations confirms nothing.
         t.receives(">3\r\n+subscribe\r\n+a\r\n:1\r\n>3\r\n+message\r\n+a\r\n+0\r\n").await;
         assert!((&mut asked).now_or_never().is_none());
         t.receives(">3\r\n+subscribe\r\n+b\r\n:2\r\n+PONG\r\n").await;
@@ -553,13 +555,13 @@ mod tests {
         let (waits, cut) = (t.asks("PING").await, Setup::new());
         let waits_too = cut.asks("PING").await;
 
-        // The server closes one connection, and this client closes the other one.
+        // The server closes one connection, and this client closes the other connection.
         t.server.shutdown().await.unwrap();
         cut.carried.abort();
         assert!(waits.await.unwrap().unwrap_err().may_have_happened());
         assert!(waits_too.await.unwrap().unwrap_err().may_have_happened());
 
-        // A later caller learns that its request was not sent.
+        // A later caller gets the error that its request was not sent.
         for wire in [&t.wire, &cut.wire] {
             let failure = wire.call(&cmd("PING")).await.unwrap_err();
             assert!(matches!(failure, Failure::Unreachable(_)), "{failure}");
@@ -586,8 +588,8 @@ mod tests {
         subscribe.arg("a");
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::SSubscribe));
         assert!((&mut asked).now_or_never().is_none());
-        // If a slot migrates, the server ends its subscriptions without a request. Pushes of
-        // another kind or for another channel confirm nothing.
+        // If a slot migrates, the server ends the subscriptions of that slot without a request.
+        // Pushes of another kind or for another channel confirm nothing.
         t.receives(">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n").await;
         t.receives(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
         t.receives(">3\r\n$10\r\nssubscribe\r\n$1\r\nb\r\n:1\r\n").await;
@@ -613,7 +615,7 @@ mod tests {
             assert!((&mut asked).now_or_never().is_none());
             t.receives(replies).await;
             assert_eq!(matches!(asked.await.unwrap(), Value::ServerError(_)), refused);
-            // The next reply is for the next request.
+            // The next reply goes to the next request.
             let next = t.asks("PING").await;
             t.receives(refusal).await;
             assert!(matches!(next.await.unwrap().unwrap(), Value::ServerError(_)));
@@ -642,7 +644,8 @@ mod tests {
         t.receives(":1\r\n").await;
         assert_eq!(asked.await.unwrap().unwrap(), Value::Int(1));
 
-        // No request waits for this reply. A caller that asks now would get it.
+        // No request waits for this reply. The next caller would get it as the reply to its own
+        // request.
         t.receives(":1\r\n").await;
         assert!(matches!(t.carried.await.unwrap(), Ending::Surplus));
         let failure = t.wire.call(&cmd("PING")).await.unwrap_err();
@@ -684,7 +687,7 @@ mod tests {
         let mut t = Setup::new();
         assert!(t.given_up(100 * LIMIT).await.is_none());
         for _ in 0..20 {
-            // A cancelled caller changes nothing.
+            // The request of a cancelled caller still waits for its reply.
             t.asks("PING").await.abort();
             assert!(t.given_up(LIMIT * 9 / 10).await.is_none());
             t.receives(":1\r\n").await;
@@ -700,7 +703,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn missing_reply_ends_the_connection_though_a_later_one_came() {
+    async fn missing_reply_ends_the_connection_even_after_a_later_reply() {
         let mut t = Setup::new();
         let (_lost, shifted) = (t.asks("PING").await, t.asks("PING").await);
         t.receives(":2\r\n").await;

@@ -1,9 +1,9 @@
 //! The subscriptions of one client, on a separate connection.
 //!
 //! A [`SubscriptionTable`] keeps the wanted and the confirmed subscriptions. The task of the
-//! connection sends the difference to the server. One mutex guards the table, and no event is sent
-//! while it is held. A second mutex, in [`Hub`], keeps events in order. Only background tasks of
-//! this crate send events.
+//! connection sends commands for the difference to the server. One mutex guards the table, and no
+//! event is sent while this mutex is held. A second mutex, in [`Hub`], keeps events in order. Only
+//! background tasks of this crate send events.
 
 mod table;
 #[cfg(test)]
@@ -38,15 +38,15 @@ use crate::{
     pipe::wire::Wire,
 };
 
-/// Time without a request after which a `PING` checks the connection.
+/// The time without a request after which a `PING` checks the connection.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// The highest number of corrections in flight. Each correction is for one name. If the client sent
-/// very many corrections at once, the last replies would come very late. The client would then
+/// The highest number of corrections in flight. Each correction is for one topic. If the client
+/// sent very many corrections at once, the last replies would come very late. The client would then
 /// count the server as silent, and reconnect again and again.
 const ON_THEIR_WAY: usize = 1_024;
 
-/// Pause after a rejection that may pass.
+/// The pause after a rejection that may be temporary.
 const RETRY: Duration = Duration::from_millis(250);
 
 /// The subscriptions of one client on one connection.
@@ -70,7 +70,7 @@ impl<T: SubscriptionTable> Subscriptions<T> {
         Ok(Self { subscription_state, link: link.into(), dialer, command_timeout })
     }
 
-    /// Prepares the connection. The first subscription makes it.
+    /// Makes no connection yet. The first subscription connects.
     pub(crate) fn when_wanted(
         subscription_state: Arc<SubscriptionState<T>>,
         dialer: Arc<Dialer>,
@@ -98,8 +98,8 @@ impl<T: SubscriptionTable> Subscriptions<T> {
         })
     }
 
-    /// Starts the task of the connection on the runtime of the caller, if the task does not run.
-    /// For example, the runtime of the earlier task may have ended.
+    /// Starts the connection's task on the runtime of the caller, if it does not run. For example,
+    /// the runtime of the earlier task may have ended.
     pub(crate) fn keep_up(&self) {
         // The error is ignored: without a runtime, the next caller starts the task.
         drop(self.link.get().map(Link::keep_up));
@@ -143,7 +143,7 @@ impl<T: SubscriptionTable> Subscriptions<T> {
         self.subscription_state.changed.notify_one();
     }
 
-    /// Returns what was logged for this client.
+    /// Returns the record of the warnings that were logged for this client.
     #[must_use]
     pub fn log(&self) -> &T::Log {
         &self.subscription_state.hub.log
@@ -159,8 +159,8 @@ impl<T: SubscriptionTable> Subscriptions<T> {
     }
 }
 
-/// The receiver of events, and the warnings that were logged. All connections of a client share
-/// them.
+/// The receiver of events, and the warnings that were logged. All connections of a client share one
+/// hub.
 pub(crate) struct Hub<T: SubscriptionTable> {
     /// Tasks that send events lock this mutex before a table. Tasks that send requests never lock
     /// this mutex.
@@ -204,7 +204,7 @@ impl<T: SubscriptionTable> Hub<T> {
     }
 }
 
-/// Wanted and confirmed subscriptions, for the task of the connection.
+/// The wanted and the confirmed subscriptions of one connection, for its task.
 #[derive(Debug)]
 pub(crate) struct SubscriptionState<T: SubscriptionTable> {
     table: Mutex<T>,
@@ -250,11 +250,11 @@ impl<T: SubscriptionTable> SubscriptionState<T> {
             }
             tokio::select! {
                 biased;
-                // `unconstrained` turns off tokio's budget, so that this task takes all replies. A
-                // busy runtime may poll the task late.
+                // `unconstrained` turns off tokio's budget, so that one poll of this task takes all
+                // replies. A busy runtime may poll this task late.
                 Some(refusal) = unconstrained(asked.next()) => {
-                    // The pause is for all names, because the server would reject their
-                    // corrections, too.
+                    // The pause is for all topics, because the server would also reject the
+                    // corrections of other topics.
                     if refusal == Some(Rejection::Passing) {
                         rests_until = Instant::now() + RETRY;
                     }
@@ -286,7 +286,7 @@ impl<T: SubscriptionTable> SubscriptionState<T> {
             // confirmation without a request if the slot migrates.
             (Channels::Sharded, None) => wire.follow(&command).await,
         };
-        // If no reply comes, the connection is lost, and all subscriptions with it.
+        // If no reply comes, the connection and all its subscriptions are lost.
         let Ok(Value::ServerError(error)) = answer else { return None };
         let refusal = match error.code() {
             "NOPERM" => Rejection::Forbidden,

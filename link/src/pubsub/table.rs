@@ -43,7 +43,7 @@ pub enum Delivery {
     #[default]
     Alone,
     /// The messages of one of several nodes. With plain channels, the node cannot count the
-    /// subscribers at other nodes. If a script relied on this count, it would notify no client.
+    /// subscribers at other nodes. A script that relied on this count would notify no client.
     Nodes(Channels),
 }
 
@@ -65,7 +65,7 @@ impl Delivery {
     }
 }
 
-/// A request to the server that brings the subscriptions closer to the wanted ones.
+/// A request to subscribe to a topic, or to unsubscribe from channels.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Correction<T> {
     /// The topic to subscribe to, or `None` to unsubscribe.
@@ -77,22 +77,23 @@ pub struct Correction<T> {
 /// Why the server rejected a correction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rejection {
-    /// The ACL denies it.
+    /// The ACL denies the subscription.
     Forbidden,
-    /// Any other rejection. It may be temporary, so the client tries again after a pause.
+    /// Any other rejection. The rejection may be temporary, so the client tries again after a
+    /// pause.
     Passing,
     /// Another node has the slot of the channel.
     Elsewhere,
 }
 
 /// The wanted and the confirmed subscriptions of one connection, as pure data. This crate sends the
-/// corrections, and passes on the replies and the messages.
+/// corrections of the table, and passes replies and messages to the table.
 pub trait SubscriptionTable: fmt::Debug + Send + 'static {
     /// What a client subscribes to.
     type Topic: Topic;
     /// What the client is notified of.
     type Event: Event<Topic = Self::Topic>;
-    /// What was logged; all connections of a client share it.
+    /// The record of logged warnings. All connections of a client share one record.
     type Log: fmt::Debug + Default + Send + Sync;
 
     /// Returns an empty table of the client `client_id`.
@@ -107,10 +108,10 @@ pub trait SubscriptionTable: fmt::Debug + Send + 'static {
     /// Like [`unlisten`](Self::unlisten), but also drops the pending events of `topic`.
     fn forget(&mut self, topic: &Self::Topic);
 
-    /// Starts a connection, without subscriptions.
+    /// Notes a new connection, which has no subscriptions yet.
     fn begin(&mut self);
 
-    /// Ends a connection, with all its subscriptions and requests.
+    /// Notes that the connection has ended, with all its subscriptions and requests.
     fn end(&mut self);
 
     /// Returns the requests to send now. Each request gets its reply, unless the connection ends
@@ -129,8 +130,8 @@ pub trait SubscriptionTable: fmt::Debug + Send + 'static {
     /// Subscribes again to channels for which the server named another node.
     fn resubscribe(&mut self);
 
-    /// Notes that the server confirmed a subscription to `channel`, or its end. Returns whether this
-    /// is as wanted.
+    /// Notes that the server confirmed the start or the end of the subscription to `channel`.
+    /// Returns whether the table wants this state.
     fn confirmed(&mut self, channel: &str, on: bool) -> bool;
 
     /// Converts a message on `channel` into events.

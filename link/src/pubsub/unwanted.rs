@@ -1,4 +1,4 @@
-//! A subscription table without subscriptions, for tests that need none.
+//! A subscription table without subscriptions, for tests that need no subscriptions.
 
 use redis::Value;
 use tokio::time::Instant;

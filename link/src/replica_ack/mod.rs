@@ -4,14 +4,14 @@
 //! connection. For this reason, the client makes a third connection to the server, at the first
 //! use.
 //!
-//! Each batch on this connection has three steps. First, the batch touches each write: a replica
-//! that acknowledges the touch has executed the earlier write. Then the batch sends `WAIT`. Last,
-//! it looks up each write again. The touch and the lookup both show that this server has the write.
-//! Without these steps, the client would not notice a moved address, another primary, or a migrated
-//! slot.
+//! Each batch on this connection has three steps. First, the batch repeats each write as a touch. A
+//! replica that acknowledges the touch has also executed the earlier write. Then the batch sends
+//! `WAIT`. Last, the batch looks up each write. The touch and the lookup both show that this server
+//! has the write. Without these steps, the client would not notice a moved address, another
+//! primary, or a migrated slot.
 //!
 //! One batch at a time serves all calls: see [`Round`]. Calls that come during a batch share the
-//! next one. One mutex guards the queued calls. No other lock is taken while it is held.
+//! next batch. One mutex guards the queued calls. No other lock is taken while this mutex is held.
 
 mod round;
 
@@ -36,7 +36,7 @@ use crate::{
 /// return 0 or nil.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// Writes the same data again, so that replicas receive another write after the first one.
+    /// Writes the same data again, so that replicas receive another write after the first write.
     pub touch: Cmd,
     /// Finds the data without a write.
     pub look: Cmd,
@@ -58,8 +58,8 @@ impl ReplicaAck {
         Self { link: Link::new(Arc::clone(dialer), watcher, limit), new_calls }
     }
 
-    /// Returns how many replicas have executed the write, as soon as there are `least` replicas or
-    /// the time is over. Returns 0 if the write is gone.
+    /// Returns how many replicas have executed the write. Returns as soon as there are `least`
+    /// replicas, or when the time is over. Returns 0 if the write is gone.
     pub(super) async fn ask(
         &self,
         evidence: Evidence,
@@ -110,15 +110,16 @@ struct NewCalls {
 impl NewCalls {
     fn add(&self, requester: Requester) {
         let mut requesters = self.requesters.lock();
-        // Without a connection no task takes the calls, so cancelled ones are removed here.
+        // Without a connection, no task takes the queued calls, so this function removes cancelled
+        // calls.
         requesters.retain(|requester| !requester.reply.is_closed());
         requesters.push(requester);
         drop(requesters);
         self.notifier.notify_one();
     }
 
-    /// Serves all calls, round by round. If this future is dropped, the calls of the round fail,
-    /// because their result is unknown.
+    /// Serves all calls, batch by batch. If this future is dropped, the waiting calls fail, because
+    /// their result is unknown.
     async fn serve(&self, wire: &Wire) -> Infallible {
         let mut round = Round::default();
         loop {
@@ -129,7 +130,7 @@ impl NewCalls {
             }
             match wire.call_all(&round.question(Instant::now())).await {
                 Ok(replies) => round.answered(replies, Instant::now()),
-                // The connection has ended: its task drops this future.
+                // The connection has ended, so its task will drop this future.
                 Err(_) => pending().await,
             }
         }
@@ -165,7 +166,7 @@ mod tests {
         Arc::new(ReplicaAck::new(&Arc::new(dialer), Duration::from_secs(3)))
     }
 
-    /// Asks for one replica that has `name`.
+    /// Writes `name`, and waits until one replica has it.
     fn ask(replica_ack: &Arc<ReplicaAck>, name: &str) -> JoinHandle<Result<u32, Failure>> {
         let replica_ack = Arc::clone(replica_ack);
         let touch = "redis.call('HSET', KEYS[1], ARGV[1], '1') return 1";

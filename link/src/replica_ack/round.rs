@@ -1,4 +1,4 @@
-//! The calls that share one batch to count replicas.
+//! The calls whose replicas are counted by one batch of commands.
 //!
 //! Pure: the caller passes the time, and the replies of the server.
 
@@ -32,12 +32,12 @@ pub(super) struct Requester {
 }
 
 impl Requester {
-    /// Returns the result to the caller, if it still waits.
+    /// Returns the result to the caller, if the caller still waits.
     fn finish(self, answer: Result<u32, Failure>) {
         drop(self.reply.send(answer));
     }
 
-    /// Returns `question`, after an `ASKING` if this server is importing the slot.
+    /// Returns `question`. If this server is importing the slot, `ASKING` comes first.
     fn asks<'a>(&self, question: &'a Cmd) -> impl Iterator<Item = Cmd> + use<'a> {
         self.importing.then(|| cmd("ASKING")).into_iter().chain([question.clone()])
     }
@@ -71,9 +71,9 @@ impl Round {
         self.waiting.is_empty() && self.new_calls.is_empty()
     }
 
-    /// Returns the batch to send at `now`: a touch of each new write, a `WAIT`, and a lookup of all
-    /// writes. The batch does not touch the writes of earlier calls again, because a slow replica
-    /// would have to execute even more writes.
+    /// Returns the batch to send at `now`. It has a touch of each new write, one `WAIT`, and a
+    /// lookup of each write. The writes of earlier calls are not touched again, because a slow
+    /// replica would have to execute even more writes.
     pub(super) fn question(&self, now: Instant) -> Vec<Cmd> {
         let touches =
             self.new_calls.iter().flat_map(|requester| requester.asks(&requester.evidence.touch));
@@ -82,9 +82,9 @@ impl Round {
         touches.chain([self.wait(now)]).chain(looks).collect()
     }
 
-    /// Returns a `WAIT` for the highest number of replicas that a caller requires. It ends before
-    /// the time of any caller is over. Its timeout grows with the time that callers have waited, so
-    /// that slow replicas can reply within one `WAIT`.
+    /// Returns a `WAIT` for the highest number of replicas that a caller requires. This `WAIT` ends
+    /// before the time of any caller is over. The timeout grows with the time that callers have
+    /// waited, so that slow replicas can reply within one `WAIT`.
     fn wait(&self, now: Instant) -> Cmd {
         let all = || self.waiting.iter().chain(&self.new_calls);
         let most = all().map(|requester| requester.least).max().unwrap_or(1);
@@ -96,7 +96,7 @@ impl Round {
         cmd("WAIT").arg(most).arg(time).clone()
     }
 
-    /// Sends the result to each caller whose result is certain from `replies`, received at `now`.
+    /// Sends the result to each caller whose result is now certain. `replies` arrived at `now`.
     pub(super) fn answered(&mut self, replies: Vec<Value>, now: Instant) {
         let mut replies = replies.into_iter();
         let (waiting, new_calls) =
@@ -113,8 +113,8 @@ impl Round {
     }
 
     /// Sends the result to one caller, if the result is certain. The result is 0 if the write is
-    /// gone. Otherwise, the result is the number of replicas, as soon as there are enough or the
-    /// time is over.
+    /// gone. Otherwise, the result is the number of replicas, as soon as there are enough replicas
+    /// or the time is over.
     fn judge(
         &mut self,
         requester: Requester,
@@ -152,7 +152,7 @@ fn counted(reply: &Value) -> Result<u32, Failure> {
     }
 }
 
-/// Explains a rejected `WAIT`: its permission is missing, or the server has become a replica.
+/// Explains a rejected `WAIT`. The permission is missing, or the server has become a replica.
 fn of_replica(failure: Failure) -> Failure {
     match failure {
         Failure::Refused { code, message, command }
@@ -186,7 +186,7 @@ mod tests {
         (Requester { evidence, importing: false, least, come_at, until, reply }, answer)
     }
 
-    /// Returns a round of these calls after their first replies.
+    /// Returns a round with these calls, after the replies to their first batch.
     fn asked(requesters: Vec<Requester>, replies: &[i64], now: Instant) -> Round {
         let mut round = Round::default();
         round.add(requesters);

@@ -50,8 +50,8 @@ pub(crate) fn must_be_primary(about: &About) -> Result<(), ConnectFailure> {
     }
 }
 
-/// Adds the reply to INFO, the last of `replies`, to what is known of a server. The client sent
-/// INFO at the time of day `asked`.
+/// Adds the reply to INFO to the `known` facts about a server. This reply is the last of `replies`.
+/// The client sent INFO at the time of day `asked`.
 pub(crate) fn with_info(mut known: About, replies: &[Value], asked: Duration) -> About {
     let info = Info::among(replies, asked);
     if let Some(info) = &info {

@@ -17,20 +17,22 @@ const OLDEST: (u32, u32) = (6, 2);
 /// The smallest difference of clocks that is reported.
 const APART: Duration = Duration::from_secs(1);
 
-/// A replica acknowledges its offset once a second. A replica that has not done so for this long
-/// may hang.
+/// A replica acknowledges its offset once a second. A replica that has sent no acknowledgement for
+/// this time may hang.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// If a replica has acknowledged this recently, the primary will soon count it as connected.
+/// If the last acknowledgement of a replica is at most this old, the primary will soon count the
+/// replica as good.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// A replica with this many unacknowledged bytes is behind.
 const BEHIND: u64 = 32 * 1024 * 1024;
 
-/// With fewer sentinels than this, the failure of one leaves no majority.
+/// With fewer sentinels, the failure of one sentinel leaves no majority.
 const SENTINELS: usize = 3;
 
-/// Returns the hazards of the server `about`. `info` is its reply to INFO, if the ACL permits it.
+/// Returns the hazards of the server `about`. `info` is the reply to INFO, or `None` if the ACL
+/// denies INFO.
 pub(super) fn of_server(about: &About, info: Option<&Info<'_>>) -> Vec<Hazard> {
     let evicts = |policy: &String| (policy != "noeviction").then(|| policy.clone());
     let mut all = Vec::new();
@@ -63,9 +65,9 @@ fn of_version(version: &str) -> Option<Hazard> {
     is_old.then(|| Hazard::OldVersion { version: version.to_owned() })
 }
 
-/// Returns a hazard if the clocks of the server and of this client differ by at least `APART`. The
-/// server read its clock at an unknown time between the request and the reply, so the smallest
-/// possible difference counts.
+/// Returns a hazard if the server's clock and this client's clock differ by `APART`. The server
+/// read its clock at an unknown time between the request and the reply, so the smallest possible
+/// difference counts.
 fn of_clock(info: &Info<'_>) -> Option<Hazard> {
     let there = info.clock()?;
     let (asked, answered) = info.asked;
@@ -99,7 +101,8 @@ pub(crate) struct SentinelQuorum {
     pub(crate) known: usize,
     /// How many of these sentinels reply.
     pub(crate) usable: usize,
-    /// How many must agree that the primary is down, if the sentinel returned that number.
+    /// How many sentinels must agree that the primary is down. `None` if the reply lacks this
+    /// number.
     pub(crate) quorum: Option<usize>,
 }
 
@@ -162,7 +165,7 @@ mod tests {
             (at(10_000), at(9_500), at(10_000), None),
             (at(10_000), at(12_000), at(10_200), Some((true, at(1_800)))),
             (at(10_000), at(7_000), at(10_200), Some((false, at(3_000)))),
-            // If the reply takes this long, the clock may be correct.
+            // The reply took 3.5 s, so the clock may be only 0.5 s ahead.
             (at(10_000), at(14_000), at(13_500), None),
         ] {
             let text = format!("server_time_usec:{}", there.as_micros());
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinels_are_a_hazard_unless_one_of_three_may_fail() {
+    fn few_sentinels_or_a_missing_quorum_is_a_hazard() {
         let of = |known, usable, quorum| of_sentinels(SentinelQuorum { known, usable, quorum });
         assert_eq!(of(3, 3, Some(2)), []);
         assert_eq!(of(5, 3, None), []);

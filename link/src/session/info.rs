@@ -26,8 +26,8 @@ pub(super) struct Follower {
 }
 
 impl<'a> Info<'a> {
-    /// Returns the reply to INFO among `replies`, requested at `asked`, if there is one. It is
-    /// always the last reply.
+    /// Returns the reply to INFO, the last of `replies`, unless it is a rejection. The client sent
+    /// INFO at the time of day `asked`.
     pub(crate) fn among(replies: &'a [Value], asked: Duration) -> Option<Self> {
         let text = replies::text(replies.last()?)?;
         Some(Self { text, asked: (asked, time_of_day()) })
@@ -59,7 +59,7 @@ impl<'a> Info<'a> {
         self.fact("run_id").map(shown)
     }
 
-    /// Returns whether the server copies another server.
+    /// Returns whether the server is a replica.
     pub(super) fn is_replica(&self) -> Option<bool> {
         self.fact("role").map(|role| role == "slave")
     }
@@ -70,8 +70,8 @@ impl<'a> Info<'a> {
         Some(Duration::from_micros(micros))
     }
 
-    /// Returns whether the server rejects writes if it has too few replicas. Only then does INFO
-    /// count the good replicas.
+    /// Returns whether the server rejects writes with too few replicas (`min-replicas-to-write`).
+    /// INFO reports the number of good replicas only with this setting.
     pub(super) fn refuses_alone(&self) -> bool {
         self.fact("min_slaves_good_slaves").is_some()
     }
@@ -110,7 +110,7 @@ fn follower(facts: &str, offset: u64) -> Option<Follower> {
     Some(Follower { replica, silent, behind })
 }
 
-/// Returns the time of day of this client, only to compare it with the clock of a server.
+/// Returns this client's time of day, for a comparison with the clock of a server.
 #[expect(clippy::disallowed_methods, reason = "two clocks are compared, and no lease is dated")]
 pub(crate) fn time_of_day() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()

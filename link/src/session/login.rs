@@ -1,4 +1,4 @@
-//! Logs in on a new connection, and checks that the other side replies as Redis does.
+//! Logs in on a new connection, and checks that the server replies as Redis does.
 
 use redis::{Cmd, Value, cmd};
 
@@ -40,9 +40,9 @@ pub(crate) type Facts = Vec<(Value, Value)>;
 /// The expected reply.
 #[derive(Clone, Copy, Debug)]
 enum Wanted<'a> {
-    /// Any reply, unless it shows that the server is not ready.
+    /// Any reply, except one that shows that the server is not ready.
     Ready,
-    /// This text.
+    /// Exactly this text.
     Text(&'a str),
     /// This text or a rejection, because the command is optional.
     Courtesy(&'a str),
@@ -78,7 +78,7 @@ impl Login<'_> {
         Some(checked.map(|()| about::with_info(met, &replies, asked)))
     }
 
-    /// Returns the facts about the server, or a failure if the client does not accept it.
+    /// Parses the facts about the server. Fails if the client does not accept this server.
     fn met(&self, facts: &Facts) -> Result<About, ConnectFailure> {
         let met = about::greeted(facts)?;
         if self.among_others {

@@ -1,4 +1,4 @@
-//! Opens a stream to an address, by TCP or TLS or a unix socket, and puts a wire on it.
+//! Opens a stream to an address by TCP, TLS or a unix socket, and makes a wire of the stream.
 
 use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
@@ -23,21 +23,21 @@ use crate::{
     },
 };
 
-/// Carries the bytes of a connection, and returns why it ended.
+/// Carries the bytes of a connection, and returns why the connection ended.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = Ending> + Send>>;
 
 /// Opens streams to servers.
 #[derive(Debug)]
 pub(crate) struct Reach {
     resolver: Resolver,
-    /// Makes streams to simulated servers, instead of a network.
+    /// Opens streams to simulated servers, instead of the network.
     connector: Option<Connector>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
 }
 
 impl Reach {
-    /// Returns a `Reach` that opens streams to `place`, and to all addresses that `place` leads to.
+    /// Returns a `Reach` for `place`, and for the servers that its sentinels or nodes announce.
     ///
     /// # Errors
     ///
@@ -99,7 +99,8 @@ impl Reach {
         }))
     }
 
-    /// Returns the same `Reach`, because without TLS sentinels need no other streams than servers.
+    /// Returns this `Reach`, because without TLS, sentinels use the same kind of streams as
+    /// servers.
     #[cfg(not(feature = "tls"))]
     #[expect(clippy::unnecessary_wraps, reason = "with TLS it looks")]
     pub(crate) fn to_sentinels(
@@ -110,7 +111,7 @@ impl Reach {
         Ok(Arc::clone(self))
     }
 
-    /// Returns a `Reach` that opens streams to `place`, and to all addresses that `place` leads to.
+    /// Returns a `Reach` for `place`, and for the servers that its sentinels or nodes announce.
     #[cfg(not(feature = "tls"))]
     pub(crate) fn to(_place: &Place, settings: &Settings) -> Result<Arc<Self>, Error> {
         Ok(Arc::new(Self {
@@ -119,7 +120,7 @@ impl Reach {
         }))
     }
 
-    /// Fails if an address of `place` uses TLS and its host cannot be a name in a certificate.
+    /// Fails if a TLS host of `place` cannot be a name in a certificate.
     #[cfg(feature = "tls")]
     pub(crate) fn can_reach(&self, place: &Place) -> Result<(), Error> {
         let is_named = |address: &Address| match address {
@@ -186,8 +187,8 @@ const NO_TLS_URL: &str = "ca_certificates or client_certificate is set, but the 
 const NOT_SPOKEN: &str = "sentinel_ca_certificates or sentinel_client_certificate is set, but the \
                           sentinels use no TLS; write rediss-sentinel://, or set sentinel_tls";
 
-/// Returns the failure for an announced address that needs TLS, if this client uses no TLS. The
-/// client never sends unencrypted data instead.
+/// Returns the failure of a client without TLS for an announced address with TLS. The client never
+/// sends unencrypted data instead.
 fn no_tls() -> ConnectFailure {
     ConnectFailure::lasting("the server announced an address with TLS, but this client uses no TLS")
 }
@@ -201,7 +202,8 @@ pub(crate) fn silence(limit: Duration, address: &Address) -> ConnectFailure {
     ConnectFailure::passing(format!("no reply within {limit:?}{hint}"))
 }
 
-/// Sets `TCP_NODELAY`, and the keepalive and the timeout by which the kernel detects a dead peer.
+/// Sets `TCP_NODELAY`. Also sets the keepalive and the timeout by which the kernel detects a dead
+/// peer.
 fn watch_over(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);

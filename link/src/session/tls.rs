@@ -26,7 +26,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// If a certificate or a key is unusable. The error names it.
+    /// If a certificate or a key is unusable. The error names the unusable part.
     pub(crate) fn new(settings: &TlsSettings) -> Result<Self, String> {
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -71,7 +71,7 @@ impl Tls {
 }
 
 /// Returns whether `error` lasts until a person changes a certificate, a setting or the port. A
-/// failure of the network is not an error of rustls, and does not last.
+/// failure of the network is not an error of rustls, and counts as temporary.
 fn is_lasting(error: &io::Error) -> bool {
     matches!(
         error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()),
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Returns why the TLS handshake failed. If the text of rustls is unclear, another text replaces
+/// Returns why the TLS handshake failed. If the text of rustls is unclear, a clearer text replaces
 /// it.
 fn words_of(error: &io::Error) -> String {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
@@ -113,7 +113,7 @@ fn words_of(error: &io::Error) -> String {
     }
 }
 
-/// Returns the given authorities, or those of the system.
+/// Returns the authorities in `settings`, or else those of the system.
 fn roots(settings: &TlsSettings) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     match &settings.authorities {

@@ -23,8 +23,8 @@ struct Absence {
 }
 
 impl Absences {
-    /// Takes all nodes that are unreachable at `now`. Returns the findings to log, and the logged
-    /// findings that are resolved.
+    /// Compares all nodes that are unreachable at `now` with the last check. Returns the findings
+    /// to log, and the logged findings that are resolved.
     pub(super) fn seen(
         &mut self,
         unreachable: Vec<Finding>,

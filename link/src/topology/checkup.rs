@@ -27,8 +27,8 @@ impl<T: SubscriptionTable> Cluster<T> {
         About::of(nodes, self.summary(looks))
     }
 
-    /// Combines the results of the nodes. It fails if all nodes failed, or report that the cluster
-    /// is down.
+    /// Combines the results of the nodes. Fails if all checks failed, or if all nodes report that
+    /// the cluster is down.
     fn summary(&self, looks: Vec<Result<About, Failure>>) -> Result<About, Failure> {
         let (looks, failures): (Vec<_>, Vec<_>) = looks.into_iter().partition(Result::is_ok);
         let looks: Vec<About> = looks.into_iter().flatten().collect();
@@ -42,11 +42,11 @@ impl<T: SubscriptionTable> Cluster<T> {
         }
     }
 
-    /// Checks one node, and asks it whether the cluster is down.
+    /// Checks the health of one node, and requests its state of the cluster.
     async fn look_at(&self, node: &Node<T>) -> Result<About, Failure> {
         let state = cmd("CLUSTER").arg("INFO").clone();
         // If the node is unreachable, `look` fails at once, and `try_join!` drops the request for
-        // the state. Otherwise this request would wait for a connection.
+        // the state. Without `try_join!`, this request would wait for a connection.
         let (about, state) =
             tokio::try_join!(node.look(), async { Ok(node.commands.call(&state).await) })?;
         let is_down = state.is_ok_and(|it| replies::into_text(&it).contains("cluster_state:fail"));

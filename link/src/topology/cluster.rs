@@ -1,9 +1,9 @@
 //! Sends each request to the node that has its slot, and follows the slot when it migrates.
 //!
 //! If a node did not execute a request, this module sends the request again. After `MOVED` or
-//! `ASK`, it sends the request to another node. After a reply such as `TRYAGAIN` or `CLUSTERDOWN`,
-//! it first waits for a pause. If a reply was lost, this module does not send the request again,
-//! because only the caller knows whether a second execution is safe.
+//! `ASK`, the request goes to another node. After a reply such as `TRYAGAIN` or `CLUSTERDOWN`, this
+//! module waits before the next attempt. If a reply was lost, this module does not send the request
+//! again, because only the caller knows whether a second execution is safe.
 
 use std::{
     convert::Infallible,
@@ -45,13 +45,13 @@ use crate::{
 /// The highest number of redirects of one request.
 const MOST_REDIRECTS: u32 = 5;
 
-/// The first and the longest pause before a request is retried at nodes that are not ready.
+/// The first and the longest pause before a retry, while a node is not ready.
 const LATER: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
-/// If a reply takes longer than this, the client checks whether the node still has the slot.
+/// If a reply takes longer than this, the client refreshes the topology.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Once one node has connected, the others have this long to connect.
+/// How long the other nodes may take to connect, after one node has connected.
 const OTHERS: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -64,13 +64,14 @@ pub(crate) struct Cluster<T: SubscriptionTable> {
 struct SlotRequest<'a> {
     slot: u16,
     command: &'a Cmd,
-    /// The script request from which `command` was made, and the kind of channels. They are needed
-    /// to send the text of the script. `None` for a command that is not a script.
+    /// The script request from which `command` was made, and the kind of channels. Both are needed
+    /// to send the script text after `NOSCRIPT`. `None` for a command that is not a script.
     request: Option<(&'a dyn Request, Channels)>,
 }
 
 impl SlotRequest<'_> {
-    /// Returns whether the caller gets this redirect as the reply, and no other node is tried.
+    /// Returns whether the caller gets this redirect as the reply. Otherwise, the client follows
+    /// the redirect.
     fn returns(&self, redirect: &Redirect) -> bool {
         let reports_split = self.request.is_some_and(|(request, _)| request.reports_split());
         reports_split && *redirect == Redirect::Split
@@ -110,9 +111,9 @@ impl RequestState {
     /// Begins a request. Returns the importing node of the last redirect, if the request that got
     /// this redirect was sent less than `limit` ago.
     ///
-    /// If this task was suspended for longer, the slot may have come back and begun to migrate
-    /// again. The importing node would then grant a lock that the owner of the slot has granted to
-    /// another client.
+    /// If this task was suspended for longer than `limit`, the slot may have come back and begun to
+    /// migrate again. The importing node would then grant a lock that the owner of the slot has
+    /// granted to another client.
     fn sent_to(&mut self, limit: Duration) -> Option<HostPort> {
         let asked_at = std::mem::replace(&mut self.asked_at, Instant::now());
         self.asks.take().filter(|_| asked_at.elapsed() < limit)
@@ -120,7 +121,7 @@ impl RequestState {
 }
 
 impl<T: SubscriptionTable> Cluster<T> {
-    /// Connects to the cluster to which the seeds belong.
+    /// Connects to the cluster to which `seeds` belong.
     pub(super) async fn connect(
         seeds: Vec<Target>,
         settings: &Settings,
@@ -178,8 +179,8 @@ impl<T: SubscriptionTable> Cluster<T> {
             _ => None,
         };
         let seeds: Vec<HostPort> = seeds.iter().filter_map(at).collect();
-        // Checks the certificates now, so that the caller gets the error. Otherwise only a
-        // background task would log it.
+        // Checks the certificates now, so that the caller gets the error. Otherwise, only a
+        // background task would log the error.
         let node_dialer = NodeDialer::new(seed, settings, client_id)?;
         for at in &seeds {
             node_dialer.dialer(at, None)?;
@@ -190,15 +191,15 @@ impl<T: SubscriptionTable> Cluster<T> {
         Ok(Self { cluster_state, refresher })
     }
 
-    /// Starts the background tasks on the runtime of the caller, if the tasks do not run. For
-    /// example, the runtime of earlier tasks may have ended.
+    /// Starts background tasks that do not run, on the runtime of the caller. For example, the
+    /// runtime of earlier tasks may have ended.
     pub(super) fn keep_up(&self) {
         // The error is ignored: without a runtime, the next caller starts the task.
         drop(self.refresher.keep_up());
         self.cluster_state.keep_up();
     }
 
-    /// Returns the kind of channels of the cluster, and waits until it is known.
+    /// Returns the kind of channels of the cluster. If the kind is unknown, waits for the topology.
     pub(super) async fn channels(&self) -> Result<Channels, Failure> {
         if let Some(channels) = self.cluster_state.channels() {
             return Ok(channels);
@@ -298,7 +299,8 @@ impl<T: SubscriptionTable> Cluster<T> {
         }
     }
 
-    /// Returns how many replicas of the owner of the slot acknowledge the write that `evidence` finds.
+    /// Returns how many replicas of the slot's owner have acknowledged the write that `evidence`
+    /// finds.
     pub(super) async fn replicated(
         &self,
         slot: u16,
@@ -387,8 +389,8 @@ impl<T: SubscriptionTable> Cluster<T> {
         }
     }
 
-    /// Waits for a reply. If it takes longer than `PATIENCE`, refreshes the topology meanwhile,
-    /// because the node may be gone.
+    /// Waits for a reply. If the reply takes longer than `PATIENCE`, also refreshes the topology,
+    /// because the node may have lost the slot.
     async fn with_refresh<R>(&self, reply: impl Future<Output = R>) -> R {
         let mut reply = pin!(reply);
         match timeout(PATIENCE, &mut reply).await {
@@ -400,7 +402,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         }
     }
 
-    /// Prepares another try. Returns false if no time is left for it.
+    /// Prepares another attempt. Returns false if no time is left.
     async fn goes_on(
         &self,
         redirect: Redirect,
@@ -431,7 +433,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         state.redirects += 1;
         if state.redirects <= MOST_REDIRECTS {
             if state.redirects > 1 {
-                // The nodes may agree after a pause.
+                // After a pause, the nodes may agree on the owner of the slot.
                 sleep(state.backoff.next(LATER)).await;
             }
             return Ok(true);
@@ -482,8 +484,8 @@ impl<T: SubscriptionTable> Cluster<T> {
         Ok(vec![asked, self.publish(slot, &both[1]).await])
     }
 
-    /// Publishes a message. A failure is ignored, because a waiter that misses the message asks by
-    /// its timer.
+    /// Publishes a message. A failure is ignored, because a waiter that misses the message sends a
+    /// request by its timer.
     async fn publish(&self, slot: u16, what: &Cmd) -> Value {
         self.ask_plainly(slot, what).await.unwrap_or(Value::Int(0))
     }
@@ -496,7 +498,7 @@ impl<T: SubscriptionTable> Drop for Cluster<T> {
     }
 }
 
-/// Sends a request to this node, and again by text after `NOSCRIPT`.
+/// Sends a request to this node. After `NOSCRIPT`, sends the script text.
 async fn send<T: SubscriptionTable>(
     node: &Node<T>,
     question: &SlotRequest<'_>,
@@ -532,7 +534,8 @@ async fn send_as<T: SubscriptionTable>(
     }
 }
 
-/// Waits until each node was tried. Once one node is connected, the others have `OTHERS` left.
+/// Waits for a connection attempt to each node. After one node has connected, waits at most
+/// `OTHERS` longer.
 async fn tried<T: SubscriptionTable>(nodes: &[(HostPort, Arc<Node<T>>)]) {
     let mut tries: FuturesUnordered<_> =
         nodes.iter().map(|(_, node)| node.commands.tried()).collect();

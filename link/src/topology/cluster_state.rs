@@ -1,8 +1,8 @@
 //! The nodes of a cluster, by the slot map that this client currently uses.
 //!
-//! If a node is no longer a primary, the client closes its connections to that node, even if they
-//! work. Otherwise the client would send more commands to a replaced node, and would receive
-//! messages only from that node.
+//! If a node is no longer a primary, the client closes its connections to that node, even if the
+//! connections work. Otherwise, the client would send more commands to a replaced node, and would
+//! receive messages only from that node.
 //!
 //! # Locks
 //!
@@ -36,7 +36,7 @@ use crate::{
     topology::warnings::{self, Source},
 };
 
-/// For how long after a node replied that it was not ready `health` reports this. Requests try the node again much sooner.
+/// How long `health` reports that a node was not ready. Requests try the node again much sooner.
 const REPLIED_LATELY: Duration = Duration::from_secs(1);
 
 /// How long the client reports that a node supports another channel mode. A refresh does not ask
@@ -51,29 +51,29 @@ pub(super) struct ClusterState<T: SubscriptionTable> {
     /// Notified when the topology changes.
     pub(super) changed: Notify,
     channels: OnceLock<Channels>,
-    /// The node at which this client listens to each topic.
+    /// The node at which this client is subscribed to each topic.
     placed: Mutex<Placed<T>>,
     known: Mutex<Known<T>>,
 }
 
-/// The nodes at which a client listens to its topics.
+/// The nodes at which a client is subscribed to its topics.
 type Placed<T> = BTreeMap<<T as SubscriptionTable>::Topic, Option<Arc<Node<T>>>>;
 
 /// The topology, and what happened at its nodes.
 #[derive(Debug)]
 struct Known<T: SubscriptionTable> {
     snapshot: TopologySnapshot<T>,
-    /// When a node last reported other channels than this client uses.
+    /// When a node last reported another kind of channels than this client uses.
     outgrown: Option<Instant>,
     /// Unreachable nodes, and whether each was logged.
     absences: Absences,
     /// Counters of the nodes that were dropped.
     losses: u64,
     reconnects: u64,
-    /// The last reply of an owner that was not ready, by slot, and its time.
+    /// The last reply of each slot's owner that was not ready, and the time of this reply.
     refused: HashMap<u16, (Failure, Instant)>,
-    /// Keys whose message was published at the importing node of a migrating slot, where no client
-    /// is subscribed.
+    /// Keys whose messages were published at an importing node. No client is subscribed at such a
+    /// node.
     unreceived: HashSet<Vec<u8>>,
 }
 
@@ -113,7 +113,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
 
     /// Sets the kind of channels for the life of the client, as Redisson does. `reported` has the
     /// kinds that nodes support, and the last one counts. After an upgrade of the cluster, newer
-    /// clients may choose another kind. If so, this client logs the difference.
+    /// clients may choose another kind. In that case, this client logs a hazard.
     pub(super) fn speaks(&self, reported: &[Channels]) {
         let Some(last) = reported.last() else { return };
         let chosen = self.channels.get_or_init(|| *last);
@@ -208,8 +208,9 @@ impl<T: SubscriptionTable> ClusterState<T> {
         self.known.lock().snapshot.undialled().map(node).collect()
     }
 
-    /// Logs nodes that stay unreachable, and nodes that are back or have no slots any more. If an
-    /// unreachable node was not logged yet, returns how long to wait before the next check.
+    /// Logs nodes that stay unreachable, and the end of these absences. An absence ends when the
+    /// node is back, or has no slots any more. If an unreachable node was not logged yet, returns
+    /// how long to wait before the next check.
     pub(super) fn check_absences(&self) -> Option<Duration> {
         let mut known = self.known.lock();
         let unreachable = known.snapshot.unreachable_primaries();
@@ -232,7 +233,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         self.known.lock().snapshot.note(reason);
     }
 
-    /// Adopts `map`, unless it is older than the current one. Returns whether the topology changed.
+    /// Adopts `map`, unless it is older than the current map. Returns whether the topology changed.
     pub(super) fn adopt(&self, map: SlotMap) -> bool {
         if self.known.lock().snapshot.confirms(&map, Instant::now()) {
             self.drop_idle_slotless();
@@ -318,7 +319,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         Ok(Arc::new(dialer))
     }
 
-    /// Makes a node. It connects in the background.
+    /// Makes a node, which connects in the background.
     fn node(&self, dialer: Arc<Dialer>, replaces: bool) -> Arc<Node<T>> {
         let delivery = Delivery::Nodes(self.channels().unwrap_or_default());
         Arc::new(Node::delivery(Arc::clone(&self.common), dialer, delivery, replaces))
@@ -353,13 +354,14 @@ impl<T: SubscriptionTable> ClusterState<T> {
         known.losses + known.snapshot.nodes().map(|node| node.commands.state.losses()).sum::<u64>()
     }
 
-    /// Counts how often any connection was made again.
+    /// Counts how often a lost connection was restored.
     pub(super) fn reconnects(&self) -> u64 {
         let known = self.known.lock();
         known.reconnects + known.snapshot.nodes().map(|node| node.reconnects()).sum::<u64>()
     }
 
-    /// Starts the background tasks of all nodes if they do not run. Each acquisition calls this.
+    /// Starts the background tasks of all nodes if they do not run. Each acquisition calls this
+    /// function.
     pub(super) fn keep_up(&self) {
         self.known.lock().snapshot.nodes().for_each(|node| node.keep_up());
     }
@@ -369,7 +371,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         self.known.lock().snapshot.nodes().any(|node| node.commands.is_up())
     }
 
-    /// Returns whether all nodes are connected, for commands and for messages.
+    /// Returns whether all connections for commands are up, and whether all for messages are up.
     pub(super) fn are_up(&self) -> (bool, bool) {
         let snapshot = &self.known.lock().snapshot;
         let any = snapshot.nodes().any(|node| node.commands.is_up());
@@ -398,8 +400,8 @@ impl<T: SubscriptionTable> ClusterState<T> {
         }
     }
 
-    /// Calls `read` for the subscriptions at the node where this client listens to `topic`. Returns
-    /// `None` if there is no such node.
+    /// Calls `read` for the subscriptions at the node where this client is subscribed to `topic`.
+    /// Returns `None` if there is no such node.
     pub(super) fn placed<R>(
         &self,
         topic: &T::Topic,

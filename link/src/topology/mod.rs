@@ -51,7 +51,7 @@ use crate::{
     topology::warnings::Warnings,
 };
 
-/// The servers of one client: one, or the nodes of a cluster.
+/// The servers of one client: one server, or the nodes of a cluster.
 #[derive(Debug)]
 pub struct Topology<T: SubscriptionTable>(Route<T>);
 
@@ -98,7 +98,7 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Returns at once, and connects in the background to one server by streams of the caller.
+    /// Returns at once, and connects in the background to one server, by streams of `connector`.
     #[must_use]
     pub fn simulated(connector: Connector, settings: &Settings, client_id: &str) -> Self {
         let dialer = Dialer::simulated(connector, settings, client_id);
@@ -133,8 +133,8 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Sends `request` to the server that has its keys, and returns its reply or rejection. If the
-    /// server does not know the script, sends the text of the script.
+    /// Sends `request` to the server that has its keys, and returns the reply or rejection. If the
+    /// server does not know the script, sends the script text.
     pub async fn send(&self, request: &impl Request) -> Result<Value, Failure> {
         match &self.0 {
             Route::Single(node) => {
@@ -209,8 +209,8 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Returns how many replicas have acknowledged the write in `slot` that `evidence` finds. It
-    /// returns as soon as there are `least` replicas, or after the time `within`.
+    /// Returns how many replicas have acknowledged the write in `slot` that `evidence` finds.
+    /// Returns as soon as there are `least` replicas, or after the time `within`.
     ///
     /// # Errors
     ///
@@ -242,8 +242,8 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Returns whether a message about `key` has to be published again because no client received
-    /// it. The next call returns false.
+    /// Returns whether a message about `key` reached no client, and must be published again. The
+    /// next call returns false.
     pub fn is_to_be_published_again(&self, key: &[u8]) -> bool {
         self.by(|_| false, |cluster| cluster.cluster_state.is_to_be_published_again(key))
     }
@@ -270,8 +270,8 @@ impl<T: SubscriptionTable> Topology<T> {
         self.by(|node| node.subscriptions.unlisten(topic), |it| it.cluster_state.unlisten(topic));
     }
 
-    /// Calls `read` for the subscriptions at the server that has the slot of `topic`, if that
-    /// server is known.
+    /// Calls `read` for the subscriptions at the server that has the slot of `topic`. Returns
+    /// `None` if that server is unknown.
     #[inline]
     pub fn at_owner<R>(
         &self,
@@ -287,8 +287,8 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Calls `read` for the subscriptions at the server where this client listens to `topic`. This
-    /// server may still be the previous owner of the slot.
+    /// Calls `read` for the subscriptions at the server where this client is subscribed to `topic`.
+    /// This server may still be the previous owner of the slot.
     #[inline]
     pub fn placed<R>(
         &self,
@@ -303,8 +303,8 @@ impl<T: SubscriptionTable> Topology<T> {
 
     // Health.
 
-    /// Starts the background tasks on the runtime of the caller, if the tasks do not run. For
-    /// example, the runtime of earlier tasks may have ended.
+    /// Starts background tasks that do not run, on the runtime of the caller. For example, the
+    /// runtime of earlier tasks may have ended.
     pub fn keep_up(&self) {
         self.by(Node::keep_up, Cluster::keep_up);
     }
@@ -326,7 +326,7 @@ impl<T: SubscriptionTable> Topology<T> {
         self.by(Node::findings, |cluster| cluster.cluster_state.findings())
     }
 
-    /// Returns whether all connections are up, for commands and for messages.
+    /// Returns whether all connections for commands are up, and whether all for messages are up.
     pub fn are_up(&self) -> (bool, bool) {
         let of_node = |node: &Node<T>| (node.commands.is_up(), node.subscriptions.are_up());
         self.by(of_node, |cluster| cluster.cluster_state.are_up())
@@ -349,7 +349,7 @@ impl<T: SubscriptionTable> Topology<T> {
         self.by(of_node, |cluster| cluster.cluster_state.unavailability(slot))
     }
 
-    /// Returns how often any connection was made again.
+    /// Returns how often a lost connection was restored.
     pub fn reconnects(&self) -> u64 {
         self.by(Node::reconnects, |cluster| cluster.cluster_state.reconnects())
     }

@@ -1,4 +1,4 @@
-//! One server: a connection for commands, one for messages, and one that waits for replicas.
+//! One server, with three connections: for commands, for messages, and to wait for replicas.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     topology::{warnings::Warnings, watcher::Commands},
 };
 
-/// Timeout of a health check at one server.
+/// The timeout of a health check at one server.
 pub const HEALTH_CHECK: Duration = Duration::from_millis(200);
 
 /// The state that all nodes of one client share.
@@ -80,7 +80,7 @@ impl<T: SubscriptionTable> Node<T> {
         Self { common, commands, subscriptions, replica_ack }
     }
 
-    /// Makes one of several nodes, and connects in the background. The connection for messages is
+    /// Makes a node of a cluster, and connects in the background. The connection for messages is
     /// made at the first subscription. If the node rejects the login, calls fail at once, because
     /// the other nodes have accepted the login.
     pub(super) fn delivery(
@@ -98,8 +98,8 @@ impl<T: SubscriptionTable> Node<T> {
         Self { common, commands, subscriptions, replica_ack }
     }
 
-    /// Starts the background tasks on the runtime of the caller, if the tasks do not run. For
-    /// example, the runtime of earlier tasks may have ended.
+    /// Starts background tasks that do not run, on the runtime of the caller. For example, the
+    /// runtime of earlier tasks may have ended.
     pub(super) fn keep_up(&self) {
         // The error is ignored: without a runtime, the next caller starts the task.
         drop(self.commands.keep_up());

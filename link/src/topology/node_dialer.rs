@@ -18,15 +18,16 @@ use crate::{
 pub(super) struct NodeDialer {
     settings: Settings,
     client_id: String,
-    /// User, password and TLS of the first address in the URL. All nodes have the same.
+    /// The first address in the URL, with user, password and TLS. All nodes use the same user,
+    /// password and TLS.
     seed: Target,
-    /// All dialers share this value, because a new one for TLS would read all authorities that the
-    /// system trusts.
+    /// All dialers share this value. With TLS, each new value would read the trusted authorities of
+    /// the system again.
     reach: Arc<Reach>,
 }
 
 impl NodeDialer {
-    /// Returns a maker of dialers, for the nodes of the cluster to which `seed` belongs.
+    /// Returns a maker of dialers for the nodes of one cluster, to which `seed` belongs.
     ///
     /// # Errors
     ///
@@ -36,16 +37,16 @@ impl NodeDialer {
         Ok(Self { settings: settings.clone(), client_id: client_id.to_owned(), seed, reach })
     }
 
-    /// Translates an announced address into the one that the client dials. All dialled addresses
-    /// come from this function.
+    /// Translates an announced address into the address that the client dials. All dialled
+    /// addresses come from this function.
     fn target(&self, at: &HostPort) -> Result<Target, Error> {
         let tls = matches!(self.seed.place, Place::At(Address::Tcp { tls: true, .. }));
         let reached = self.settings.translation.place(&at.host, at.port, tls)?;
         Ok(Target { place: reached, ..self.seed.clone() })
     }
 
-    /// Returns a dialer. Without `channels`, the dialer is only for one visit: its connections load
-    /// no scripts.
+    /// Returns a dialer for the node at `at`. Without `channels`, its connections load no scripts,
+    /// because they only read the topology.
     pub(super) fn dialer(
         &self,
         at: &HostPort,

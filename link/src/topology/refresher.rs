@@ -2,7 +2,7 @@
 //! few seconds.
 //!
 //! One task refreshes the topology. This task starts the next round of requests only after the last
-//! round has ended. If replies differ, the one with the highest epoch counts, because a node that
+//! round has ended. If replies differ, the reply with the highest epoch counts, because a node that
 //! was partitioned has an older epoch.
 
 use std::{
@@ -42,16 +42,17 @@ const SELDOM: Duration = Duration::from_secs(5);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 const PART: u32 = 8;
 
-/// After this time without a request, the pauses start again at the shortest.
+/// After this time without a request, the pauses start again with the shortest pause.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How many connected nodes are asked at once, and the silence after which one more is asked.
+/// How many connected nodes get a request at once. After this time without a reply, one more node
+/// gets a request.
 const ASKED: (usize, Duration) = (2, Duration::from_millis(250));
 
 /// Like `ASKED`, for nodes without a connection.
 const VISITED: (usize, Duration) = (3, Duration::from_secs(1));
 
-/// Once one node has replied, the others have this long to reply.
+/// How long other nodes may take to reply, after one node has replied.
 const OTHERS: Duration = Duration::from_millis(50);
 
 /// Refreshes the topology in a background task.
@@ -79,8 +80,8 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         })
     }
 
-    /// Asks all seeds until one returns the topology. The returned future waits for the other
-    /// seeds, and logs those that fail.
+    /// Requests the topology from all seeds, until one seed returns it. The returned future waits
+    /// for the other seeds, and logs those that fail.
     pub(super) async fn first_look(&self) -> Result<impl Future<Output = ()> + '_, Error> {
         let mut visits: FuturesUnordered<_> = self.seeds.iter().map(|at| self.visit(at)).collect();
         let mut errors = Vec::new();
@@ -136,7 +137,7 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         RefreshRequest(&self.requests)
     }
 
-    /// Refreshes soon.
+    /// Lets the task refresh the topology soon.
     pub(super) fn suspect(&self) {
         self.cluster_state.common.hub.suspicion.notify_one();
     }
@@ -181,7 +182,7 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         maps.pop().is_some_and(|(map, _)| self.cluster_state.adopt(map))
     }
 
-    /// Asks nodes to which this client has a connection.
+    /// Requests the topology from nodes to which this client has a connection.
     async fn ask_connected(&self) -> Vec<(SlotMap, Option<Channels>)> {
         let mut nodes = self.cluster_state.masters();
         nodes.retain(|(_, node)| node.commands.is_up());
@@ -196,8 +197,8 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         gather(nodes.into_iter().map(ask), ASKED).await.0
     }
 
-    /// Asks some nodes over short connections. A seed is among the first: if all addresses have
-    /// changed, only a seed still leads to the cluster.
+    /// Requests the topology from some nodes, over short connections. A seed comes first, because
+    /// if all addresses have changed, only a seed still leads to the cluster.
     async fn visit_some(&self) -> Vec<(SlotMap, Option<Channels>)> {
         let all = visited_in_turn(&self.cluster_state.members(), &self.seeds);
         let visits = all.iter().map(|at| -> BoxFuture<'_, NodeReply> { Box::pin(self.visit(at)) });
@@ -247,9 +248,9 @@ fn of_all(mut errors: Vec<Error>) -> Error {
     Error::Connect { server: "the cluster".into(), reason, permanent: false, source }
 }
 
-/// Asks `at_once` nodes at the same time, and one more after each failure and after each `silence`.
-/// Returns all replies that come soon after the first one, and the last error. Each request must
-/// end by its own timeout.
+/// Sends a request to `at_once` nodes at the same time. Adds one more node after each failure, and
+/// after each time `silence` without a reply. Returns all replies that come soon after the first
+/// reply, and the last error. Each request must end by its own timeout.
 async fn gather<'a>(
     mut left: impl Iterator<Item = BoxFuture<'a, NodeReply>>,
     (at_once, silence): (usize, Duration),
@@ -278,7 +279,7 @@ async fn gather<'a>(
     }
 }
 
-/// Returns all addresses in the order of their visits: a seed first, the others at random.
+/// Returns all addresses in the order of visits: a seed first, the others at random.
 fn visited_in_turn(members: &BTreeSet<HostPort>, seeds: &[HostPort]) -> Vec<HostPort> {
     let all: BTreeSet<_> = members.iter().chain(seeds).cloned().collect();
     let mut all: Vec<_> = all.into_iter().collect();
@@ -289,14 +290,14 @@ fn visited_in_turn(members: &BTreeSet<HostPort>, seeds: &[HostPort]) -> Vec<Host
     all
 }
 
-/// Returns the pause before the next refresh, if the topology has not changed for the time
-/// `without_news`.
+/// Returns the pause before the next refresh. `without_news` is the time since the topology last
+/// changed.
 fn pause(without_news: Duration) -> Duration {
     (without_news / PART).clamp(PAUSES.0, PAUSES.1)
 }
 
-/// Returns the commands for a node. A node without sharded channels rejects the last command.
-/// Redisson sends the same command.
+/// Returns the commands that request the topology. A node without sharded channels rejects the last
+/// command. Redisson checks for sharded channels by the same command.
 fn questions() -> [Cmd; 3] {
     let ask = |words: &[&str]| cmd(words[0]).arg(&words[1..]).clone();
     [ask(&["CLUSTER", "SLOTS"]), ask(&["CLUSTER", "NODES"]), ask(&["PUBSUB", "SHARDNUMSUB", "0"])]
@@ -359,7 +360,7 @@ mod tests {
         HostPort { host: "10.0.0.1".into(), port }
     }
 
-    /// Formerly, the client visited three of 16 addresses at random, but only the seed led to the
+    /// Formerly, the client visited three of 16 addresses at random. Only the seed led to the
     /// cluster.
     #[test]
     fn topology_refresher_asks_a_node_of_the_url_first() {

@@ -16,14 +16,14 @@ use crate::{
     pubsub::SubscriptionTable,
 };
 
-/// For this time after the current map was last confirmed, the client rejects an older map.
+/// For this time after its last confirmation, the current map has priority over older maps.
 const REMEMBERED: Duration = Duration::from_secs(15);
 
-/// For this time after a `MOVED`, the new owner counts more than a map of the same epoch. The node
-/// that returned the map may not know of the move yet.
+/// For this time after a `MOVED`, the client rejects other maps with the same epoch. The node that
+/// returned such a map may not know the new owner yet.
 const PROPAGATION: Duration = Duration::from_secs(1);
 
-/// How long a node without slots is kept after its last request about a migrating slot.
+/// How long a node without slots is kept after the last request to this node.
 const GUESTS_STAY: Duration = Duration::from_secs(15);
 
 /// A node, or why the client cannot connect to it.
@@ -173,7 +173,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
     pub(super) fn unavailability(&self, slot: u16) -> Option<Failure> {
         let is_sought = !self.has_map() && self.unavailable_reason.is_none();
         let may_work = match self.owner(slot) {
-            // If the node rejected the login, `failure` then reports the rejection, and not an unreachable node.
+            // If the node rejected the login, `failure` returns this rejection.
             Some(Ok(node)) => node.commands.state.connect_failure().is_none(),
             _ => is_sought,
         };
@@ -263,8 +263,8 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         node
     }
 
-    /// Notes that `slot` is at `at`. The node at `at` becomes a primary, and is made if it is
-    /// unknown.
+    /// Notes that the node at `at` has `slot`. This node becomes a primary of the map. If the node
+    /// is unknown, `make` makes it.
     pub(super) fn moved(
         &mut self,
         slot: u16,

@@ -1,6 +1,7 @@
 //! Logs each hazard when it appears and when it is resolved.
 //!
-//! One mutex guards the hazards of the last health checks. No other lock is taken while it is held.
+//! One mutex guards the hazards of the last health checks. No other lock is taken while this mutex
+//! is held.
 
 use std::{
     mem::discriminant,
@@ -55,7 +56,7 @@ impl Warnings {
     }
 
     /// Returns the hazards of the server `about`. If it `has_successors`, another server can
-    /// replace it.
+    /// replace this server.
     pub(super) fn findings(&self, about: &About, has_successors: bool) -> Vec<Finding> {
         let on_the_map = |it: &Hazard| matches!(it, Hazard::Replica | Hazard::ClusterNode);
         let hazards = about.hazards.iter().filter(|it| !(self.of_nodes && on_the_map(it)));
@@ -80,7 +81,8 @@ impl Warnings {
     /// Logs new hazards of a server, and of its deployment.
     pub(super) fn look(&self, about: &About, dialer: &Dialer) {
         let found = self.findings(about, dialer.may_change());
-        // A primary that lost all replicas still accepts writes without them, so this hazard stays.
+        // A primary that lost all replicas still accepts writes without them, so
+        // `UnprotectedPrimary` stays.
         let is_left = about.replicas == Some(0) && about.unavailable_reason().is_none();
         let stays = |it: &Hazard| is_left && *it == Hazard::UnprotectedPrimary;
         self.log_except(Source::Server(dialer.place()), found, stays);
@@ -104,13 +106,12 @@ impl Warnings {
         self.active.lock().forget(place);
     }
 
-    /// Replaces the hazards of `source`. Warns of new ones, and logs resolved ones.
+    /// Replaces the hazards of `source`. Warns of new hazards, and logs resolved hazards.
     pub(super) fn log(&self, source: Source, found: Vec<Finding>) {
         self.log_except(source, found, |_| false);
     }
 
-    /// Like [`log`](Self::log), but keeps a hazard that this check did not find if `stays` returns
-    /// true.
+    /// Like [`log`](Self::log), but keeps each earlier hazard for which `stays` returns true.
     fn log_except(&self, source: Source, found: Vec<Finding>, stays: impl Fn(&Hazard) -> bool) {
         let (new, over) = self.active.lock().replace(source, found, stays, self.of_nodes);
         // `Sentinels` itself logs that no sentinel names the primary.
@@ -126,7 +127,7 @@ struct ActiveHazards(Vec<(Source, Vec<Finding>)>);
 
 impl ActiveHazards {
     /// Replaces the hazards of `source`. Returns the new hazards, and the former ones that no
-    /// source has any more. If `of_any`, the same kind of hazard at two servers is logged only
+    /// source has any more. If `of_any`, a kind of hazard that several servers have is new only
     /// once.
     fn replace(
         &mut self,
@@ -152,8 +153,8 @@ impl ActiveHazards {
     }
 }
 
-/// Returns the hazards of `before` that stay, or that a check with the result `found` cannot
-/// detect.
+/// Returns the hazards of `before` to keep, although they are not in `found`. For these hazards,
+/// `stays` returns true, or a hazard in `found` prevents their check.
 fn unseen_now(
     before: &[Finding],
     found: &[Finding],

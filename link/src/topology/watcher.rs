@@ -1,5 +1,6 @@
-//! Watches the connection that carries the commands. Warns of hazards, and checks whether they are
-//! resolved. Sends an event when commands work again after a loss, and when another server replies.
+//! Watches the connection that carries the commands. Warns of hazards, and checks whether the
+//! hazards are resolved. Sends an event when commands work again after a loss, and when another
+//! server replies.
 
 use std::{
     convert::Infallible,
@@ -23,8 +24,8 @@ use crate::{
     session::{about::with_info, info::time_of_day},
 };
 
-/// The pause between a new connection and the first check of the other addresses of the server, and
-/// of known hazards. Later checks follow at the interval `SELDOM`.
+/// The pause between a new connection and its first checks. The client checks the other addresses
+/// of the URL, and known hazards. Later checks follow at the interval `SELDOM`.
 const FIRST: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(10);
 
@@ -55,7 +56,7 @@ impl<T: SubscriptionTable> Commands<T> {
     }
 
     /// Returns whether the run id shows another server than before. A restarted server counts as
-    /// another one.
+    /// another server.
     fn has_moved_to(&self, about: &About) -> bool {
         let before = self.met.lock().replace(about.clone()).and_then(|it| it.run_id);
         let is_the_same = about.run_id.is_some() && before == about.run_id;
@@ -77,7 +78,7 @@ impl<T: SubscriptionTable> Commands<T> {
         }
     }
 
-    /// Checks whether other servers of the URL also call themselves primaries.
+    /// Checks whether other servers of the URL are also primaries.
     async fn check_other_addresses(&self) {
         self.dialer.check_other_addresses().await;
         self.warnings.log_sentinel_hazards(&self.dialer);

@@ -19,8 +19,8 @@ use crate::{
 
 impl Engine {
     /// Returns `held` if enough replicas have the grant, and otherwise releases it. The call ends
-    /// at `until`, the end of the caller's timeout, at the latest. The future is boxed, so that the
-    /// future of a caller that needs no replicas stays small.
+    /// at the latest at `until`, which is the end of the caller's timeout. The future is boxed, so
+    /// that the future of a caller that needs no replicas stays small.
     pub(super) fn acknowledged<'a>(
         self: &'a Arc<Self>,
         replicas: Replicas,
@@ -170,8 +170,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn handed_over_grant_keeps_its_acknowledgements() {
-        // given a holder whose grant two replicas have acknowledged, and a waiter that needs two as
-        // well
+        // given a holder whose grant two replicas have acknowledged, and a waiter that also needs
+        // two replicas
         let (store, client, lock) = door(2);
         let first = lock.acquire().await.unwrap();
         store.set_replicas(0);
@@ -180,7 +180,8 @@ mod tests {
         let next = next.unwrap();
         assert_eq!(client.stats().handed_over, 1);
 
-        // then a holder that asks for more replicas sends a request
+        // then a waiter that needs three replicas gets the grant, but sends a request for
+        // acknowledgements
         let more = lock.clone().replicated(Replicas::at_least(3));
         let (refused, released) = tokio::join!(more.acquire(), next.release());
         released.unwrap().into_result().unwrap();

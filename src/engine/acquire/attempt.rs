@@ -2,11 +2,11 @@
 //!
 //! The task has the request slot of the name: it alone sends requests, for all waiters of the name
 //! in this process. If the store grants its first request, the grant becomes a hold. Otherwise the
-//! task subscribes to the name. Then the task sends a second request, because a release before the
-//! subscription sent it no message. From the second request on, the store adds a queue entry. The
-//! task waits for a notification or for the end of the holder's lease, whichever is first. If
-//! neither comes, it repeats the request after a few seconds at most. If the attempt is dropped, a
-//! background task withdraws its request.
+//! task subscribes to the name. Then the task sends a second request, because it received no
+//! message about a release before the subscription. From the second request on, the store adds a
+//! queue entry. The task waits for a notification or for the end of the holder's lease, whichever
+//! is first. If neither comes, the task repeats the request after a few seconds at most. If the
+//! attempt is dropped, a background task withdraws its request.
 //!
 //! A notification only sets the time of the next request. The task relies only on replies.
 //!
@@ -14,8 +14,8 @@
 //! reply that a latch is open is valid for all tasks that were in line when the request was sent.
 //!
 //! The caller may drop the attempt at every await. If the store may still grant the request, a
-//! pending release withdraws it and removes its queue entry. The request slot goes to the next task
-//! in line.
+//! pending release withdraws the request and removes the queue entry. The request slot goes to the
+//! next task in line.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -62,8 +62,7 @@ pub(super) struct Attempt<'a> {
     notified: bool,
     inbox: Option<Arc<Inbox>>,
     waiting: Waiting,
-    /// A clone of `Core::waited_for`, by which the task counts among those that repeat their
-    /// requests.
+    /// A clone of `Core::waited_for`: the task counts among the tasks that repeat requests.
     waited_for: Option<Arc<()>>,
     last_reply: &'a LastReply,
 }
@@ -132,10 +131,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Sends requests until the store grants one or a failure is permanent, or until the task gets
-    /// a hand-off grant or loses the request slot. Without a request slot, returns
-    /// [`Error::TimedOut`] if the object is busy. This is not an `async fn`, whose future would
-    /// contain the attempt twice and be too large for malloc's fast path.
+    /// Sends requests until the store grants one, or a failure is permanent. Also ends when the
+    /// task gets a hand-off grant or loses the request slot. Without a request slot, returns
+    /// [`Error::TimedOut`] if the object is busy. This function is not an `async fn`, because the
+    /// future of an `async fn` would contain the attempt twice. Such a future would be too large
+    /// for malloc's fast path.
     pub(super) fn run(mut self) -> impl Future<Output = Result<AttemptEnd<Held>, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %self.claim.name(), owner = %self.claim.owner);
@@ -149,8 +149,8 @@ impl<'a> Attempt<'a> {
         held.instrument(span)
     }
 
-    /// Sends requests until the latch is open. The last reply also serves all tasks that were in
-    /// line before its request.
+    /// Sends requests until the latch is open. The last reply is also valid for all tasks that were
+    /// in line when its request was sent.
     pub(super) async fn until_open(mut self) -> Result<AttemptEnd<()>, Error> {
         if let AttemptResult::PassedBy(position) = self.until_granted().await? {
             return Ok(AttemptEnd::PassedBy(position));
@@ -191,7 +191,7 @@ impl<'a> Attempt<'a> {
         Some(slot.position.waits_since(self.waiting.since()))
     }
 
-    /// Pauses before the next request if a retry can help, and otherwise returns the failure.
+    /// If a retry can help, pauses before the next request. Otherwise returns the failure.
     async fn pause_after(&mut self, failure: Failure, backoff: &mut Backoff) -> Result<(), Error> {
         let engine = self.engine;
         if !engine.retry_if()(&failure) {
@@ -253,7 +253,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Returns the queue entry that the next request asks for, if any.
+    /// Returns what the next request leaves in the store if it is rejected, such as a queue entry.
     fn place(&mut self, now: Instant) -> Option<Place> {
         let slot = self.slot.as_ref()?;
         match self.claim.object.traits().waiter_record {
@@ -316,7 +316,7 @@ impl<'a> Attempt<'a> {
         asked
     }
 
-    /// Makes the grant a hold. If the client was shut down, releases the grant instead.
+    /// Makes a hold from the grant. If the client was shut down, releases the grant instead.
     fn enter(&mut self, granted: Granted) -> Result<Held, Error> {
         let Granted { lease, token, element, now } = granted;
         self.asked = None;
@@ -339,7 +339,7 @@ impl<'a> Attempt<'a> {
         self.engine.enter(self.request, grant, self.slot.take(), now, false)
     }
 
-    /// Makes a hold of the hand-off grant, if another task has offered one.
+    /// Makes a hold from the hand-off grant, if another task has offered such a grant.
     fn take_over(&mut self) -> Option<Result<Held, Error>> {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
         let grant = self.slot.as_ref()?.offered()?.take(now)?;
@@ -348,8 +348,8 @@ impl<'a> Attempt<'a> {
         Some(engine.enter(self.request, grant, self.slot.take(), now, true))
     }
 
-    /// Returns the local budget. Each hold of a fenced lock needs a token, so the number of drawn
-    /// tokens limits the hand-offs.
+    /// Returns the local budget. Each hold of a fenced lock needs a token, so the number of tokens
+    /// that the grant drew limits the hand-offs.
     fn budget(&self, now: Instant) -> LocalBudget {
         let budget = self.request.terms.local.from(now);
         match self.claim.tokens().checked_sub(1) {
@@ -358,7 +358,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether the last request, or an earlier one, may have reached the store.
+    /// Whether the last request, or an earlier request, may have reached the store.
     fn may_have_been_sent(&self) -> bool {
         let store = &self.engine.core.store;
         let still_down = |losses| !store.is_up() && store.losses() == losses;
@@ -401,7 +401,7 @@ impl<'a> Attempt<'a> {
         }
         if inbox.level() == SubscriptionLevel::Nothing {
             // The background task of the connection may have ended with its runtime. This call
-            // restarts it.
+            // restarts the task.
             self.engine.core.store.keep_up();
         }
         let limit = at_most(self.waiting.for_messages(inbox.level(), self.engine.core.clock.now()));
@@ -410,7 +410,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Counts this task among those that repeat their requests, and notes their number.
+    /// Counts this task among the tasks that repeat requests, and notes their number.
     fn is_to_ask_again(&mut self) {
         let core = &self.engine.core;
         self.waited_for.get_or_insert_with(|| Arc::clone(&core.waited_for));
@@ -440,8 +440,8 @@ impl Attempt<'_> {
         if !held || asked_at.is_none() && !queued {
             return;
         }
-        // The lease begins when the store executes the request, up to `LATEST_EXECUTION` after it
-        // was sent.
+        // The lease begins when the store executes the request, at most `LATEST_EXECUTION` after
+        // the request was sent.
         let begins = asked_at
             .map_or_else(|| self.engine.core.clock.now(), |asked_at| asked_at + LATEST_EXECUTION);
         let mode = if asked_at.is_some() { ReleaseMode::HandOver } else { ReleaseMode::Leave };

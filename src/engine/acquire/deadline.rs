@@ -31,7 +31,6 @@ pub(crate) enum ReentryTimeout {
 
 #[cfg(feature = "blocking")]
 impl ReentryTimeout {
-    /// Returns when the timeout ends, if there is one.
     pub(crate) fn until(self) -> Option<Instant> {
         match self {
             Self::Endless | Self::Once => None,

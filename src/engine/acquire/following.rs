@@ -1,5 +1,6 @@
 //! Waits for a change of an object that the task does not acquire, for example for a new leader of
-//! an election. Each such task sends its own requests: after each message, and by a timer.
+//! an election. Each task that waits in this way sends its own requests, after each message and by
+//! a timer.
 
 use std::{future::Future, time::Duration};
 
@@ -22,9 +23,9 @@ impl Engine {
     }
 
     /// Sends requests until a reply is [`Paced::Now`]. The first request is sent at once. Each
-    /// later request follows a message to `follower`, or the time in the last reply, but about
-    /// [`LONGEST_WAIT`] at most. While the store is unreachable, one request is repeated for at
-    /// most `limit`.
+    /// later request is sent after a message to `follower`, or after the pause in the last reply.
+    /// This pause is at most about [`LONGEST_WAIT`]. While the store is unreachable, one request is
+    /// repeated for at most `limit`.
     pub(crate) async fn follow_up<'a, T, A>(
         &'a self,
         follower: &mut Follower,
@@ -37,7 +38,7 @@ impl Engine {
         loop {
             self.ready()?;
             follower.asks();
-            // Boxed, so that the future of a waiter is small.
+            // The request is boxed, so that the future of a waiter is small.
             let asked = Box::pin(self.ask_for(limit, &follower.object().name, &ask));
             let rest = match self.unless_closed(asked).await?? {
                 Paced::Now(answer) => return Ok(answer),

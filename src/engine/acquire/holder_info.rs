@@ -11,12 +11,12 @@ use tokio::time::sleep_until;
 use super::Deadline;
 use crate::{domain::Object, engine::Engine};
 
-/// The longest time from the request to the end of the timeout.
+/// The longest time from the request for the client info to the end of the timeout.
 const LEAD: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Reads the client info of the holder of `object` shortly before the timeout, and never
-    /// returns. Reads nothing if this client does not publish client info itself.
+    /// returns. If this client does not publish client info itself, reads nothing.
     pub(super) async fn read_holder_info(&self, object: &Object, deadline: Deadline) -> Infallible {
         if self.info.is_some() {
             Box::pin(self.read_once(object, deadline)).await;

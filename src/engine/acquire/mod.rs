@@ -51,12 +51,12 @@ use crate::{
 pub(crate) struct AcquireRequest {
     pub(crate) object: Object,
     pub(crate) share: Share,
-    /// For a read hold of a writer: the owner of the write hold, which must still be held.
+    /// For a read hold of a writer: the owner of the write hold, which must still exist.
     pub(crate) writer: Option<Owner>,
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
     pub(crate) wait_strategy: WaitStrategy,
-    /// How many replicas must have the grant before the caller has it.
+    /// How many replicas must have acknowledged the grant before the caller gets a guard.
     pub(crate) replicas: Option<Replicas>,
     /// Why the caller acquires the object, in words for operators.
     pub(crate) reason: Option<Arc<str>>,
@@ -251,7 +251,7 @@ impl Engine {
             let mut slot = match self.slot(request, position).await? {
                 Entrance::Slot(slot) => slot,
                 Entrance::Shared(hold) => return Ok(self.share(hold)),
-                // Only waiters of a latch can use the reply to another waiter.
+                // A waiter for a hold cannot use the reply to another waiter.
                 Entrance::Answered => continue,
             };
             if let Some(handoff) = slot.handoff.take() {
@@ -269,8 +269,9 @@ impl Engine {
                 position = Some(slot.position);
                 continue;
             }
-            // Boxed, so that a future that waits for the request slot is small. The attempt boxes
-            // its waits, so that it is small if the store grants the first request.
+            // The attempt is boxed, so that a future that waits for the request slot is small. The
+            // attempt boxes its own waits, so that the attempt is small if the store grants the
+            // first request.
             match Box::pin(Attempt::new(self, request, last_reply, Some(slot)).run()).await? {
                 AttemptEnd::Acquired(held) => return Ok(held),
                 AttemptEnd::PassedBy(before) => position = Some(before),
@@ -293,7 +294,7 @@ impl Engine {
         Ok(share())
     }
 
-    /// Returns the current hold if it will end soon, so that `request` may no longer share it.
+    /// Returns the current hold, if it will end soon and `request` may no longer share it.
     fn about_to_leave(&self, request: &AcquireRequest) -> Option<Arc<Hold>> {
         request.may_share().then(|| self.contention.about_to_leave(&request.object))?
     }
@@ -351,8 +352,8 @@ impl Engine {
         }
     }
 
-    /// Waits for the request slot. If the task had the slot before and lost it, `again` is its
-    /// earlier position.
+    /// Waits for the request slot. If the task had the slot before and lost it, `again` is the
+    /// earlier position of the task.
     async fn slot(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -370,8 +371,8 @@ impl Engine {
         entrance.ok_or_else(closed)
     }
 
-    /// Makes a grant a hold for `request`: a new grant, or one that is `taken_over` from an earlier
-    /// hold. Fails if the client was shut down before the hold was registered.
+    /// Makes a hold for `request` from a grant. The grant is new, or is `taken_over` from an
+    /// earlier hold. Fails if the client was shut down before the hold was registered.
     fn enter(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -389,7 +390,7 @@ impl Engine {
             return Err(Error::ShutDown);
         }
         // The background task renews the lease, but its runtime may have ended meanwhile. This call
-        // restarts it.
+        // restarts the task.
         self.revive();
         Ok(Held::new(hold, self))
     }
@@ -442,8 +443,8 @@ impl Engine {
         Error::TimedOut { name, waited, holder, by_this_client, unset }
     }
 
-    /// Whether a guard of this client may hold `object` as `holder`. If not, the server has not
-    /// received a release, and still names the owner of an earlier hold.
+    /// Whether a guard of this client may hold `object` as `holder`. If no guard may, the server
+    /// has not received a release, and still names the owner of an earlier hold.
     fn may_be_held_here(&self, object: &Object, holder: &Holder) -> bool {
         let for_holder = object.task.as_ref().map(|_| object.for_task(holder.owner().clone()));
         let object = for_holder.as_ref().unwrap_or(object);

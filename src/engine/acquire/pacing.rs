@@ -1,10 +1,10 @@
 //! Waits for a rate limiter. There is no hold and no notification: the reply of the store says how
 //! long to wait.
 //!
-//! The tasks of one client form a line for each name. The first task has the request slot: it sleeps
-//! for as long as the last reply says, and sends the next request. While the line is empty, several
-//! tasks may send requests at the same time. A task joins the line only after a rejection. If the
-//! first task is dropped, the next task gets the slot.
+//! The tasks of one client form a line for each name. The first task has the request slot. This
+//! task sleeps for as long as the last reply says, and sends the next request. While the line is
+//! empty, several tasks may send requests at the same time. A task joins the line only after a
+//! rejection. If the first task is dropped, the next task gets the slot.
 //!
 //! A task holds the mutex `slot` across its requests. The mutexes of `asks_at` and of the map of
 //! lines are held only for a few instructions.
@@ -29,9 +29,10 @@ use crate::{
     store::RedisStore,
 };
 
-/// When its permits are free, a waiter waits for another sixteenth of its wait before its request,
-/// if its timeout allows this. Redisson clients send their requests some milliseconds late. Without
-/// this delay, they would get no permits while a Leasehold client waits.
+/// When the permits of a waiter become free, it delays its next request by a sixteenth of its
+/// waiting time. If its timeout is too short, there is no delay. Redisson clients send their
+/// requests some milliseconds late. Without this delay, they would get no permits while a Leasehold
+/// client waits.
 const DELAY_DIVISOR: u32 = 16;
 
 /// The upper limit of the delay by [`DELAY_DIVISOR`].
@@ -74,7 +75,7 @@ impl Line {
     }
 
     /// Waits for the request slot until `until`. Returns `None` if the slot is not free by then. If
-    /// the owner of the slot sleeps for longer, returns `None` at once.
+    /// the owner of the slot sleeps beyond `until`, returns `None` at once.
     async fn request_slot(&self, until: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
         let Some(until) = until else { return Some(self.slot.lock().await) };
         let is_vain = self.sleeps().is_some_and(|rest| Instant::now() + rest > until);
@@ -117,8 +118,8 @@ impl Engine {
         self.lines.of(kind, name)
     }
 
-    /// Sends one request. If a task of this client already sleeps for this name, sends none, and
-    /// returns the rest of that sleep as an error.
+    /// Sends one request. If a task of this client already sleeps for this name, sends no request,
+    /// and returns an error with the rest of that sleep.
     pub(crate) async fn pace_once<'a, T, A>(
         &'a self,
         name: &Name,
@@ -155,8 +156,8 @@ impl Engine {
         let until = within.map(|within| within.until);
         let rest = |at: Instant| at.saturating_duration_since(Instant::now());
         let ask = || {
-            // Boxed, because `pace` calls this closure twice, and the future of a waiter must be
-            // small.
+            // The future is boxed, because `pace` calls this closure twice, and the future of a
+            // waiter must be small.
             let asked = Box::pin(self.ask_for(until.map_or(LONGEST_TIMEOUT, rest), name, &ask));
             async { self.unless_closed(asked).await? }
         };

@@ -13,8 +13,8 @@ use crate::{
     store::SubscriptionLevel,
 };
 
-/// The waiting time and the requests of one acquisition so far. It reads no clock: the caller
-/// passes the time.
+/// The waiting time and the requests of one acquisition so far. This type reads no clock: the
+/// caller passes the time.
 #[derive(Default)]
 pub(super) struct Waiting {
     /// When the acquisition joined the line of its process. If it did not wait in line: when it
@@ -22,7 +22,7 @@ pub(super) struct Waiting {
     since: Option<Instant>,
     /// Whether the store has rejected a request.
     refused: bool,
-    /// When to send the first request after the one that added the queue entry.
+    /// When to send the first request after the request that added the queue entry.
     first_request: Option<Instant>,
     /// Whether a request has reported a long wait to the store.
     is_long: bool,
@@ -36,7 +36,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Returns the state of an acquisition that has waited in line since `since`, or not at all.
+    /// Returns the state of an acquisition that has waited in line since `since`. `None` means that
+    /// the acquisition has not waited.
     pub(super) fn since_when(since: Option<Instant>) -> Self {
         Self { since, ..Self::default() }
     }
@@ -63,7 +64,6 @@ impl Waiting {
         self.vain = if notified { self.vain.saturating_add(1) } else { 0 };
     }
 
-    /// Notes how long the last reply took.
     pub(super) fn answered_after(&mut self, took: Duration) {
         self.took = took;
     }
@@ -90,23 +90,22 @@ impl Waiting {
         self.may_have_place().then_some(Place::Kept)
     }
 
-    /// Returns the request for an entry by which the store knows of this waiter, with or without a
-    /// subscription.
+    /// Returns the [`Place`] of a waiter whose requests keep an entry in the store, with or without
+    /// a subscription.
     pub(super) fn is_known(&mut self, now: Instant) -> Place {
         self.first_request.get_or_insert(now);
         Place::Kept
     }
 
-    /// Returns the waiting time for a request at `now` about an object without a queue, once this
-    /// time is long.
+    /// Returns the waiting time to report at `now`, for an object without a wait queue. Before
+    /// `LONG_WAIT_AFTER`, returns `None`.
     pub(super) fn waited(&mut self, now: Instant) -> Option<Place> {
         let waited = now.saturating_duration_since(self.since?);
         self.is_long |= waited >= LONG_WAIT_AFTER;
         self.is_long.then_some(Place::Waited(waited))
     }
 
-    /// Whether the store may have a queue entry of the acquisition, or other clients may yield to
-    /// it because of its long wait.
+    /// Whether the store may have a queue entry or a long waiting time of this acquisition.
     pub(super) fn may_have_place(&self) -> bool {
         self.first_request.is_some() || self.is_long
     }
@@ -169,7 +168,7 @@ mod tests {
         waiting.place(SubscriptionLevel::Turns, now);
         let look = waiting.for_messages(SubscriptionLevel::Turns, now);
         assert!(look >= FIRST_LOOK && look <= FIRST_LOOK.mul_f64(1.25));
-        // only once: a waiter that has just sent a request does not send another a moment later
+        // but only once, because a waiter that has just sent a request needs no other request soon
         for _ in 0..100 {
             assert!(
                 waiting.for_messages(SubscriptionLevel::Turns, now + look)
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn waiter_asks_less_often_if_replies_are_late_for_many_names() {
+    fn waiter_slows_down_when_replies_are_late_for_many_names() {
         let now = Instant::now();
         let (late, longest) = (LONGEST_LATE_WAIT / LATE_ANSWERS, LONGEST_LATE_WAIT);
         let waits = |names: u32, took: Duration, level: SubscriptionLevel| {
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn long_waiting_task_reports_its_time_and_may_leave_a_record() {
+    fn waiter_reports_its_waiting_time_after_a_long_wait() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         assert_eq!(waiting.waited(now), None);
         waiting.in_vain(now, false);

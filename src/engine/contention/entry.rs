@@ -26,10 +26,10 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) slot: SlotOwner,
-    /// The hold that this client relies on: an exclusive one, or a shared one.
+    /// The exclusive or shared hold that this client relies on.
     pub(super) held: Weak<Hold>,
-    /// `None` for most names, because no task waits for them. The box saves 150 bytes for each such
-    /// name.
+    /// `None` for most names, because no task waits for most names. The box saves 150 bytes for
+    /// each such name.
     pub(super) wait_state: Option<Box<WaitState>>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct WaitState {
     pub(super) inbox: Arc<Inbox>,
     /// Whether the client is subscribed to the releases of the name.
     pub(super) listens: bool,
-    /// If the owner of the slot reads the inbox: the lease profile that it needs.
+    /// If the owner of the slot reads the inbox: the lease profile that this owner needs.
     pub(super) requester: Option<LeaseProfile>,
     /// The hand-off grant for the owner of the slot.
     pub(super) offered: Option<OfferedGrant>,
@@ -90,15 +90,16 @@ pub(super) struct WaitState {
     pub(super) idle_since: Option<Instant>,
     /// The holder in the last reply, and when the request was sent. Some replies name no holder.
     pub(super) seen: Option<(Option<Holder>, Instant)>,
-    /// The client info of that holder.
+    /// The client info of the holder in `seen`.
     pub(super) client: Option<HolderClient>,
     /// When a release of this client last found waiters of other clients.
     pub(super) contended_at: Option<Instant>,
-    /// The end of the current yield window, or of the last one.
+    /// The end of the current yield window, or of the last yield window.
     pub(super) yield_ends: Option<Instant>,
     /// Since when no task of this client waits for the name or follows it.
     pub(super) quiet_since: Option<Instant>,
-    /// The messages for the tasks that follow the name. Each of these tasks has one more reference.
+    /// The messages for the tasks that follow the name. Each of these tasks has another reference
+    /// to the messages.
     pub(super) messages: Option<Arc<Messages>>,
     /// When the watchdog will check this name.
     pub(super) due: Option<Instant>,
@@ -139,14 +140,14 @@ impl Entry {
         messages.into_iter().for_each(|it| it.notify());
     }
 
-    /// Whether no task of this client holds the name or wants it.
+    /// Whether no task of this client holds the name or waits for it.
     pub(super) fn is_idle(&self) -> bool {
         let held = self.held.strong_count() > 0;
         !held && matches!(self.slot, SlotOwner::Nobody) && self.next_wants().is_none()
     }
 
-    /// Wakes every task in the line, because each may take a share of the current hold. A task that
-    /// gets no share keeps its position.
+    /// Wakes every task in the line, because each task may take a share of the current hold. A task
+    /// that gets no share keeps its position.
     pub(super) fn call_all(&mut self) {
         let Some(wait_state) = &mut self.wait_state else { return };
         for (_, waiter) in std::mem::take(&mut wait_state.waiting) {
@@ -239,8 +240,8 @@ impl Entry {
         offered.as_ref().map(|offered| offered.at + HANDOFF_LIMIT)
     }
 
-    /// Gives the request slot to the next task in line that still exists. If that task can use
-    /// `handoff`, it gets this grant, too. Otherwise the grant is released in the store.
+    /// Gives the request slot to the next task in line that still exists. If this task can use
+    /// `handoff`, the task gets this grant, too. Otherwise the grant is released in the store.
     pub(super) fn wake_next(
         &mut self,
         mut handoff: Option<HandoffGrant>,
@@ -259,7 +260,7 @@ impl Entry {
         }
     }
 
-    /// Passes the reply to all waiters with this ticket or an earlier one.
+    /// Passes the reply to all waiters with this ticket or an earlier ticket.
     pub(super) fn share_reply_until(&mut self, ticket: u64) {
         let Some(wait_state) = &mut self.wait_state else { return };
         let after = wait_state.waiting.split_off(&(ticket + 1));
@@ -317,8 +318,8 @@ impl Entry {
     /// Notes the waiters of other clients that a release found. If there may be clients without a
     /// queue entry, this client lets them send their requests first. These clients may no longer
     /// want the lock, so this client yields for at most a quarter of the time. If the first client
-    /// in the queue sends its request after them, this client waits for two windows. Without the
-    /// second window, both clients would send their requests at the same time.
+    /// in the wait queue sends its request after these clients, this client waits for two windows.
+    /// Without the second window, both clients would send their requests at the same time.
     pub(super) fn note(&mut self, others: RemoteWaiters, now: Instant) {
         let wait_state = self.wait_state();
         wait_state.contended_at = Some(now);
@@ -347,8 +348,7 @@ impl Entry {
 }
 
 impl WaitState {
-    /// Notes that the owner of the slot sleeps until this time, or, without a time, that it sends a
-    /// request.
+    /// Notes until when the owner of the slot sleeps. `None` means that the owner sends a request.
     pub(super) fn requester_sleeps(&mut self, until: Option<Instant>) {
         (self.sleeps_until, self.idle_since) = (until, None);
     }
@@ -363,8 +363,9 @@ impl WaitState {
             Some(_) => REQUESTER_IDLE_LIMIT,
             None => REPLY_IDLE_LIMIT,
         };
-        // The time counts from the first check that found the task idle, and not from its due time,
-        // because the whole process may have been suspended.
+        // The idle time counts from the first check that found the task idle. It does not count
+        // from the time at which the request was due, because the whole process may have been
+        // suspended.
         let late = *self.idle_since.get_or_insert(now) + rests;
         (now < late).then(|| late.min(now + REQUESTER_IDLE_LIMIT))
     }

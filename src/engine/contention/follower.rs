@@ -1,7 +1,7 @@
-//! Follows the messages about a name without standing in its line.
+//! Follows the messages about a name without a position in the line of the name.
 //!
-//! This is not a tokio channel, because a channel wakes its receivers in an order that depends on
-//! chance, and a simulation must be repeatable.
+//! `Messages` is no tokio channel, because a channel wakes its receivers in a random order, and a
+//! simulation must be repeatable.
 
 use std::{
     pin::pin,
@@ -19,7 +19,7 @@ use tokio::{
 use super::NameRegistry;
 use crate::domain::Object;
 
-/// The messages about one name: how many there were, and the tasks that wait for the next.
+/// The number of messages about one name, and the tasks that wait for the next message.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     count: AtomicU64,
@@ -37,8 +37,8 @@ impl Messages {
     }
 }
 
-/// Receives the messages about one name for a task that does not stand in line. A message grants
-/// nothing: it only makes the task send its next request.
+/// Receives the messages about one name for a task that is not in line. A message grants nothing:
+/// it only makes the task send its next request.
 pub(crate) struct Follower {
     contention: Arc<NameRegistry>,
     object: Object,

@@ -35,12 +35,12 @@ impl HandoffGrant {
     }
 
     /// Discards the grant if it has this number, because the store reported that this client lost
-    /// it.
+    /// the grant.
     pub(super) fn disown(&mut self, id: u64) {
         self.from.take_if(|from| from.grant.id == id);
     }
 
-    /// Returns the grant, if a holder may still rely on it at `now`. Otherwise releases it.
+    /// Returns the grant, if its lease is still valid at `now`. Otherwise releases the grant.
     pub(crate) fn take(mut self, now: Instant) -> Option<Grant> {
         let grant = self.from.as_ref()?.grant_for_next(now)?;
         self.from = None;

@@ -21,7 +21,7 @@ struct Notices {
     level: SubscriptionLevel,
     /// Whether the store may have a queue entry of the owner of the request slot.
     queued: bool,
-    /// When the owner of the request slot is to send a request because of a notification.
+    /// When the owner of the request slot must send a request because of a notification.
     ask_at: Option<Instant>,
 }
 
@@ -60,7 +60,7 @@ impl Inbox {
     }
 
     /// Notes a release, and returns whether this makes a request due. If the release notified the
-    /// first client in the queue, a waiter with a queue entry need not send a request.
+    /// first client in the wait queue, a waiter with a queue entry need not send a request.
     pub(super) fn freed(&self, queue_notified: bool) -> bool {
         let asks = !(queue_notified && self.notices.lock().queued);
         if asks {
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(start.elapsed(), LONG);
 
         // but a waiter without a queue entry sends a request, and any other release makes every
-        // waiter send one
+        // waiter send a request
         inbox.freed(false);
         assert_eq!(inbox.until_notified(start + 2 * LONG).now_or_never(), Some(true));
         inbox.clear();

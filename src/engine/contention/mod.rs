@@ -3,20 +3,20 @@
 //! For the store, a thousand tasks that want one lock are one waiter. Only the task with the
 //! *request slot* sends requests. Tasks get the slot in the order in which they came. A task that
 //! acquires the lock keeps the slot for as long as its hold lasts. When the hold ends, the next
-//! task gets the slot. It may also get the grant as a [`HandoffGrant`], without a request to the
-//! store.
+//! task gets the slot. This task may also get the grant as a [`HandoffGrant`], without a request to
+//! the store.
 //!
 //! If holds do not exclude each other, such as those of a semaphore, the next task gets the slot
 //! after each grant. A latch has no hold: one reply is valid for all tasks that were in line when
-//! its request was sent. The numbers of tickets grow, so a task whose ticket is newer than the
-//! request does not get this reply.
+//! its request was sent. Each task in line has a ticket, and the numbers of tickets grow. A task
+//! whose ticket is newer than the request does not get this reply.
 //!
-//! A task that only follows the messages of a name has no ticket, and is not in the line: it sends
-//! its own requests. See [`Follower`].
+//! A task that only follows the messages of a name has no ticket, and is not in the line. Such a
+//! task sends its own requests: see [`Follower`].
 //!
 //! If the owner of the request slot is not polled for a while, the next task in line gets the slot.
-//! The old owner keeps its ticket, and a grant that it may have received. When the old owner is
-//! polled again, it is the first in line.
+//! The old owner keeps its ticket, and its grant if the store has granted its request. When the old
+//! owner is polled again, it is the first in line.
 //!
 //! A name that had a waiter will probably soon have another waiter. So the state and the
 //! subscription of a name stay for a while after its last waiter.
@@ -25,7 +25,7 @@
 //!
 //! | lock | guards | is taken before |
 //! |---|---|---|
-//! | `listening` | the order of subscribing and unsubscribing | `entries`, the locks of the store, and the locks of an event that the store delivers: the watchdog's plan |
+//! | `listening` | the order of subscribing and unsubscribing | `entries`, the locks of the store, and the watchdog's plan, because the store may deliver an event that locks this plan |
 //! | `entries` | the state of each name | a hold's state, an inbox, the pending releases |
 //!
 //! No function of the store is called under `entries`, because the store may send an event at once.
@@ -92,8 +92,8 @@ pub(crate) struct NameRegistry {
 #[derive(Default)]
 struct Entries {
     of: Map<Object, Entry>,
-    /// When to check each name that no task wants, or whose woken waiter or slot owner may not be
-    /// polled.
+    /// When to check a name. The check finds out whether a task still wants the name, and whether
+    /// its woken waiter or the owner of its request slot still runs.
     agenda: BTreeSet<(Instant, Object)>,
     /// The last released name for which this client holds back, and until when it sends no request
     /// for this name. One record is enough for a client that always acquires the same name. A
@@ -110,9 +110,8 @@ impl NameRegistry {
         Arc::new(Self { core: Arc::clone(core), listening, entries })
     }
 
-    /// Wakes all waiters, by dropping their senders, because the client is closed. Releases
-    /// hand-off grants that no task has taken. After this call, no task gets another hand-off
-    /// grant.
+    /// Wakes all waiters, by dropping their senders, because the client is shut down. Releases
+    /// hand-off grants that no task has taken. After this call, no task gets such a grant.
     pub(crate) fn close(&self) {
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
@@ -212,7 +211,7 @@ impl NameRegistry {
     }
 
     /// Notes that the store reported the loss of the grant of `asked`. Neither `asked` nor the hold
-    /// that has the grant now may rely on it.
+    /// that has the grant now may rely on the grant.
     pub(super) fn disown(&self, asked: &Hold) {
         self.lost(asked);
         let held = {
@@ -226,8 +225,8 @@ impl NameRegistry {
         }
     }
 
-    /// Ends `hold`, because the store has replied that it is gone. If another task has already
-    /// ended it without waking waiters, this function wakes them.
+    /// Ends `hold`, because the store has replied that the hold is gone. If another task has
+    /// already ended the hold without waking waiters, this function wakes the waiters.
     fn lost(&self, hold: &Hold) {
         hold.end(LostReason::NotOwned, self.core.clock.now()).ok();
         self.left(hold);
@@ -242,7 +241,7 @@ impl NameRegistry {
         let Some(entry) = entries.of.get_mut(hold.object()) else { return };
         if let Some(current) = entry.hold_of(hold.grant.id) {
             if !std::ptr::eq(&*current, hold) {
-                // Another hold has its grant now.
+                // Another hold has this grant now.
                 return;
             }
             entry.held = Weak::new();
@@ -258,8 +257,9 @@ impl NameRegistry {
         }
     }
 
-    /// Passes the grant of `hold` to the next waiter of this process, if this waiter can use it and
-    /// the local budget is not spent. Returns whether the grant was passed on.
+    /// Hands the grant of `hold` off to the next waiter of this process, if possible. The waiter
+    /// must be able to use the grant, and the local budget must not be spent. Returns whether the
+    /// grant was handed off.
     pub(super) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !hold.object().traits().is_exclusive() {
             return self.offer(hold, now);
@@ -278,8 +278,8 @@ impl NameRegistry {
         true
     }
 
-    /// Passes on the grant of a `hold` that does not exclude others, such as permits. The owner of
-    /// the request slot gets the grant, even while this owner waits for a reply or sleeps.
+    /// Hands off the grant of a `hold` that does not exclude other holds, such as permits. The
+    /// owner of the request slot gets the grant, even while this owner waits for a reply or sleeps.
     fn offer(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
@@ -307,8 +307,8 @@ impl NameRegistry {
         in_transit.or_else(|| entry.held.upgrade().map(|hold| hold.grant.id))
     }
 
-    /// Returns the holder of `object`, if this client knows one. `Some(None)` is a holder that the
-    /// last reply did not name.
+    /// Returns the holder of `object`, as far as this client knows. `Some(None)` means that the
+    /// last reply did not name the holder.
     pub(crate) fn seen(&self, object: &Object, now: Instant) -> Option<Option<Holder>> {
         let (held, seen) = {
             let entries = self.entries.lock();
@@ -325,8 +325,8 @@ impl NameRegistry {
         alone.and_then(|hold| hold.as_holder(now)).map(Some).or_else(|| seen.map(by_now))
     }
 
-    /// Returns the owner that holds `object` in another client, unless a task has read its client
-    /// info lately. Notes that the caller reads the client info at `now`.
+    /// Returns the owner that holds `object` in another client, unless a task has read the client
+    /// info of this owner lately. Notes that the caller reads the client info at `now`.
     pub(super) fn holder_to_ask_about(&self, object: &Object, now: Instant) -> Option<Owner> {
         let mut entries = self.entries.lock();
         let wait_state = entries.of.get_mut(object)?.wait_state.as_mut()?;
@@ -352,15 +352,14 @@ impl NameRegistry {
         }
     }
 
-    /// Returns the known client info of `owner`, a holder of `object`.
     pub(crate) fn client_of(&self, object: &Object, owner: &Owner) -> Option<Arc<ClientInfo>> {
         let entries = self.entries.lock();
         let client = entries.of.get(object)?.wait_state.as_ref()?.client.as_ref()?;
         client.info.clone().filter(|_| client.owner == *owner)
     }
 
-    /// Returns the hold that this client has on the other side of a read-write lock. That hold
-    /// blocks the client itself.
+    /// Returns the hold of this client on the other side of a read-write lock, which blocks the
+    /// client itself.
     pub(super) fn own_blocking_hold(&self, object: &Object, now: Instant) -> Option<Holder> {
         let other_side = object.other_side()?;
         let held = self.entries.lock().of.get(&other_side)?.held.upgrade();
@@ -370,7 +369,7 @@ impl NameRegistry {
     // Other clients, events and subscriptions.
 
     /// Notes the waiters of other clients that a release of `object` found. If too many names are
-    /// known, does not add another name.
+    /// known, this function adds no name.
     pub(crate) fn note(&self, object: &Object, others: RemoteWaiters) {
         if others == RemoteWaiters::Nobody {
             return;
@@ -388,7 +387,7 @@ impl NameRegistry {
         self.entries.lock().left_alone = Some((object.clone(), until));
     }
 
-    /// Whether a task of this client waits for `object` or its other side.
+    /// Whether a task of this client waits for `object`, or for the other side of its lock.
     pub(super) fn is_waited_for(&self, object: &Object) -> bool {
         let (entries, other_side) = (self.entries.lock(), object.other_side());
         let in_line = |entry: &Entry| entry.next_wants().is_some();
@@ -438,9 +437,9 @@ impl NameRegistry {
         }
     }
 
-    /// Subscribes to `object` for the first task that waits (`is_first`), or unsubscribes if no
-    /// task wants the messages now. Only one call runs at a time, so that the last call sees the
-    /// final state and decides.
+    /// Subscribes to `object` for the first waiting task (`is_first`), or unsubscribes if no task
+    /// wants the messages now. Only one call runs at a time, so that the last call sees the final
+    /// state and decides.
     fn update_subscription(&self, object: &Object, is_first: bool) {
         let _one_at_a_time = self.listening.lock();
         let listens =
@@ -480,8 +479,8 @@ impl NameRegistry {
 }
 
 impl Entries {
-    /// Takes one more share in the hold of this client, unless a task of this client waits for the
-    /// other side.
+    /// Takes one more share in the hold of this client, unless a task of this client has or wants
+    /// the write side.
     fn share(&self, object: &Object, profile: LeaseProfile, now: Instant) -> Option<Arc<Hold>> {
         let hold = self.held(object)?;
         let may = self.is_unopposed(object) && hold.profile() == profile;
@@ -493,13 +492,12 @@ impl Entries {
         self.of.get(object)?.held.upgrade()
     }
 
-    /// Whether no task of this client has or wants the other side of `object`.
+    /// Whether no task of this client has or wants the other side of a read-write lock.
     fn is_unopposed(&self, object: &Object) -> bool {
         let other_side = object.other_side().and_then(|side| self.of.get(&side));
         other_side.is_none_or(Entry::is_idle)
     }
 
-    /// Returns the inbox of `object`, if there is one.
     fn inbox(&self, object: &Object) -> Option<&Inbox> {
         let wait_state = self.of.get(object)?.wait_state.as_ref()?;
         Some(&wait_state.inbox)
@@ -523,7 +521,7 @@ impl Entries {
         names.into_iter().filter_map(|object| self.inbox(object))
     }
 
-    /// Plans the next check of `object` after its request slot has changed hands.
+    /// Plans the next check of `object` after its request slot has a new owner.
     fn plan_check(&mut self, object: &Object, core: &Core) {
         let Some(entry) = self.of.get(object) else { return };
         match &entry.slot {
@@ -566,8 +564,8 @@ impl Entries {
         }
     }
 
-    /// Checks the names that are due. If too many names are known, also checks some that are not
-    /// due yet. Returns the names to unsubscribe from, because no task has wanted them for long.
+    /// Checks the names that are due. If too many names are known, also checks some names that are
+    /// not due yet. Returns the names to unsubscribe from, which no task has wanted for long.
     fn check_due(&mut self, now: Instant, core: &Core) -> Vec<Object> {
         let lingers =
             |(_, object): &&(Instant, Object)| self.of.get(object).is_some_and(Entry::is_quiet);

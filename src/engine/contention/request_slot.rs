@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The permission of a task to send requests for one name. The permission ends when this value is
-/// dropped, or when a hold takes it over.
+/// dropped, or when a hold takes over the request slot.
 pub(crate) struct RequestSlot {
     contention: Arc<NameRegistry>,
     object: Object,
@@ -31,8 +31,8 @@ pub(crate) struct RequestSlot {
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long waiters without a queue entry may still send requests first.
     pub(crate) head_start: Option<Duration>,
-    /// The highest ticket at the time of the last request. A task with this ticket or a lower one
-    /// was in line by then. The first ticket is 1, so 0 stands for no request.
+    /// The highest ticket at the time of the last request. A task with this ticket or a lower
+    /// ticket was in line at that time. The first ticket is 1, so 0 means that no request was sent.
     asked_after: u64,
     spent: bool,
 }
@@ -41,7 +41,7 @@ impl NameRegistry {
     /// Waits for the request slot of `object`. Returns `None` if the client is shut down, or if no
     /// background task can run. The task can use a hand-off grant with the profile in `spec`. A
     /// polling waiter does not subscribe to releases, because its client may receive no messages.
-    /// If the background task has ended, `revive` restarts it, and returns whether it runs.
+    /// `revive` restarts the background task if it has ended, and returns whether the task runs.
     pub(crate) async fn slot(
         self: &Arc<Self>,
         object: &Object,
@@ -55,7 +55,7 @@ impl NameRegistry {
         let ticket = line_entry.ticket;
         let since = spec.again.and_then(|position| position.since);
         // A waiter with a queue entry needs no arrival time in its position, because the queue
-        // entry has it.
+        // entry has this time.
         let counts = object.traits().waiter_record != WaiterRecord::QueueEntry;
         let now = || counts.then(|| self.core.clock.now().into());
         let position = LinePosition { ticket, since: since.or_else(now) };
@@ -86,8 +86,8 @@ impl NameRegistry {
         }
     }
 
-    /// Takes the request slot if it is free or this task was woken for it, and otherwise joins the
-    /// line.
+    /// Takes the request slot, or joins the line. The task gets the slot if the slot is free, or if
+    /// the task was woken for the slot.
     fn take_or_wait(
         self: &Arc<Self>,
         object: &Object,
@@ -171,7 +171,7 @@ impl NameRegistry {
         }
     }
 
-    /// Leaves the line, or passes the request slot on if the task got it meanwhile.
+    /// Leaves the line. If the task got the request slot meanwhile, passes the slot on.
     fn leave_line(&self, object: &Object, ticket: u64) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(object) else { return };
@@ -221,7 +221,7 @@ impl RequestSlot {
         self.asked_after = self.contention.entries.lock().last_ticket;
     }
 
-    /// Passes the reply to the last request to all tasks that were in line when it was sent.
+    /// Passes the reply to the last request on to all tasks that were in line before this request.
     pub(crate) fn answer_those_before(&self) {
         let mut entries = self.contention.entries.lock();
         if let Some(entry) = entries.of.get_mut(&self.object) {
@@ -261,8 +261,8 @@ impl RequestSlot {
         true
     }
 
-    /// Ends the request without waking the next task. The new hold keeps the request slot, and while
-    /// it lasts, no task sends requests.
+    /// Drops this value without waking the next task. The new hold keeps the request slot. While
+    /// the hold lasts, no task sends requests.
     pub(super) fn spend(mut self) {
         self.spent = true;
     }
@@ -297,11 +297,11 @@ pub(crate) struct WaiterSpec {
     pub(crate) again: Option<LinePosition>,
 }
 
-/// The position of a task in line. A task keeps it while it has the request slot.
+/// The position of a task in line. A task keeps its position while it has the request slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinePosition {
     pub(super) ticket: u64,
-    /// Since when the task waits, if it had to wait.
+    /// Since when the task has waited, if the task had to wait.
     pub(crate) since: Option<Stamp>,
 }
 
@@ -317,14 +317,14 @@ pub(crate) enum Entrance {
     Slot(RequestSlot),
     /// The task has a share in this hold.
     Shared(Arc<Hold>),
-    /// The task needs no request, because the reply to an earlier waiter is also valid for it.
+    /// The reply to an earlier waiter is also valid for this task, so it needs no request.
     Answered,
 }
 
-/// A position in the line, where the task can be woken.
+/// A position in the line, and the channel that wakes its task.
 struct LineEntry {
     ticket: u64,
     called: oneshot::Receiver<Wakeup>,
-    /// Whether this task must subscribe to the name, because no earlier task has.
+    /// Whether this task must subscribe to the name, because no earlier task has subscribed.
     listens_first: bool,
 }

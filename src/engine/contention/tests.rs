@@ -97,7 +97,7 @@ fn in_line<'a>(
     waits
 }
 
-/// Makes a hold of the hand-off grant of `slot`.
+/// Makes a hold from the hand-off grant of `slot`.
 fn take_over(engine: &Engine, mut slot: RequestSlot) -> Option<Arc<Hold>> {
     let grant = slot.handoff.take()?.take(Instant::now())?;
     Some(entered(engine, grant, Some(slot)))
@@ -118,7 +118,8 @@ async fn waiter_that_joins_the_line_starts_the_background_task() {
     assert!((&mut waits).now_or_never().is_none());
     assert_eq!(revived.get(), 1);
 
-    // and when the background task ends while the waiter is in line
+    // and if the background task ends while the waiter is in line, the waiter restarts the
+    // background task
     contention.wake_all_waiters();
     assert!((&mut waits).now_or_never().is_none());
     assert_eq!((revived.get(), contention.in_line(&name)), (2, 1));
@@ -242,8 +243,8 @@ async fn unused_hand_off_grant_goes_to_the_next_task_then_to_store() {
     contention.check_due_names();
     let second = take_over(&engine, (&mut takes).now_or_never().flatten().unwrap()).unwrap();
 
-    // the task that slept is the next in line; if it does not run, the grant is released in the
-    // store
+    // the task that slept is the next in line; if this task does not run, the grant is released in
+    // the store
     assert!((&mut sleeps).now_or_never().is_none());
     assert!(contention.pass_on(&second, Instant::now()));
     contention.check_due_names();
@@ -326,7 +327,7 @@ async fn grant_lost_during_a_hand_off_is_used_by_no_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn task_gets_no_lock_that_was_lost_during_its_hand_off() {
+async fn task_is_notified_of_a_loss_during_its_hand_off() {
     // given a hand-off grant for a sleeping task
     let store = MemoryStore::new();
     let lock = Client::of(Engine::on(&store, "one"))
@@ -406,12 +407,12 @@ async fn lock_stays_contended_for_a_while_after_waiters_were_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_task_waits_for_the_requests_of_other_clients() {
+async fn task_that_reacquires_waits_for_requests_of_other_clients() {
     let engine = client();
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
     let window = Duration::from_millis(4);
-    // The first client in the queue sends its request when the yield window ends. A task that comes
-    // back waits for another window.
+    // The first client in the wait queue sends its request when the yield window ends. A task that
+    // comes back waits for another window.
     for (others, waits) in
         [(RemoteWaiters::Outsiders(window), window), (RemoteWaiters::Next(window), 2 * window)]
     {
@@ -449,7 +450,7 @@ async fn release_that_finds_remote_waiters_marks_the_name_contended() {
     let guard = lock(&one).acquire().await.unwrap();
     let door = lock(&other);
     let waits = tokio::spawn(async move { door.acquire_within(Duration::from_secs(9)).await });
-    // the hold is shorter than `LONG_HOLD`: after a longer hold, every release checks for a queue
+    // the hold is shorter than `LONG_HOLD`, after which every release checks the wait queue
     advance(LONG_HOLD / 2).await;
     tokio::task::yield_now().await;
     drop(guard.release().await.unwrap());

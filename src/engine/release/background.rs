@@ -1,5 +1,5 @@
-//! Completes pending releases. One task retries all of them. It retries each release until the
-//! lease of its hold would have ended.
+//! Completes pending releases. One task retries all pending releases. The task retries each release
+//! until the lease of its hold would have ended.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ async fn complete(
     })
 }
 
-/// Waits until `LATEST_EXECUTION` after the client was dropped, and returns the failure of its
+/// Waits until `LATEST_EXECUTION` after the drop of the client. Returns the failure of its
 /// releases.
 async fn long_unused(core: &Core) -> Failure {
     drop(core.used.acquire().await);
@@ -130,8 +130,8 @@ async fn withdraw_at_last(
 }
 
 /// Repeats a release that a replaced server has executed. The script checks first whether the owner
-/// still holds the lock, because the new server usually has the release. If the repeated release
-/// fails, the lease ends the hold.
+/// still holds the lock, because the new server usually has received the release. If the repeated
+/// release fails, the lease ends the hold.
 async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: Instant) {
     let (retry_if, mode) = (Failure::is_temporary_for_release, ReleaseMode::HandOver);
     let release = || core.store.release(claim, mode);
@@ -154,8 +154,8 @@ async fn withdraw(
     if let Some(looks @ 1..) = *looks {
         sleep(LOOK_AGAIN[looks - 1]).await;
     }
-    // For permits without a lease, a rejection is returned to `withdraw_at_last`, which logs it,
-    // and retries less often.
+    // For permits without a lease, a rejection is returned to `withdraw_at_last`, which logs the
+    // rejection, and retries less often.
     let retry_if: RetryIf = match claim.is_endless() {
         false => Failure::is_temporary_for_release,
         true => Failure::is_temporary,
@@ -219,7 +219,7 @@ mod tests {
         client.semaphore("pool").unwrap().available().await.unwrap()
     }
 
-    /// A hold without a lease only ends by its release.
+    /// A hold without a lease ends only by its release.
     #[tokio::test(start_paused = true)]
     async fn rejected_permit_release_is_retried_until_the_store_allows_it() {
         for refusal in REFUSALS {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refused_release_is_retried_when_the_store_recovers() {
+    async fn rejected_release_is_retried_when_the_store_recovers() {
         let (memory, engine, client) = one();
         let pool = client.semaphore("pool").unwrap();
         pool.set_if_absent(3).await.unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rejected_release_with_a_lease_is_given_up() {
+    async fn rejected_release_of_a_hold_with_a_lease_is_given_up() {
         let store = MemoryStore::new();
         let client = Client::with_store(&store);
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -317,8 +317,8 @@ mod tests {
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
-    /// Once, the name of a dropped read hold with a century lease stayed known for ever. The next
-    /// waiter waited for the end of this hold.
+    /// Once, the name of a dropped read hold with a lease of a century stayed known for ever. The
+    /// next waiter waited for the end of this hold.
     #[tokio::test(start_paused = true)]
     async fn dropped_reader_with_a_century_lease_leaves_no_state() {
         let (_memory, engine, client) = one();
@@ -339,8 +339,8 @@ mod tests {
         assert!(engine.is_idle(), "{engine:?}");
     }
 
-    /// Once, every release whose guard was dropped in an outage was executed twice, because it
-    /// counted as sent when its first request was sent.
+    /// Once, if a guard was dropped in an outage, its release was executed twice. The release
+    /// counted as sent at the time of its first request.
     #[tokio::test(start_paused = true)]
     async fn release_sent_before_a_failover_is_repeated_once_afterwards() {
         for (asked_before, repeated) in [(true, 1), (false, 0)] {
@@ -380,8 +380,8 @@ mod tests {
         core.pending.listed()
     }
 
-    /// Once, the client sent the number of shares of a released hold until a lease of a day would
-    /// have ended.
+    /// Once, the client kept sending the number of shares of a released hold, until a lease of a
+    /// day would have ended.
     #[tokio::test(start_paused = true)]
     async fn hold_count_is_not_sent_again_after_the_release() {
         const LOADING: &str = "LOADING Redis is loading the dataset in memory";
@@ -397,14 +397,14 @@ mod tests {
             drop(guard);
             sleep(Duration::from_secs(10)).await;
             assert_eq!(engine.core.pending.queued(), 1, "{refusal}");
-            // and the client gives up the release of the hold with a lease of 30 s, which counts
-            // once
+            // and if the lease is 30 s, the client gives up the release, which counts once
             sleep(Duration::from_secs(60)).await;
             assert_eq!(client.stats().releases_abandoned, u64::from(lease == 30), "{refusal}");
         }
     }
 
-    /// Once, the client sent a number of shares for each failed reentry, all at the same time.
+    /// Once, each failed reentry queued its own request with the number of shares, and all were
+    /// sent at the same time.
     #[tokio::test(start_paused = true)]
     async fn hundred_failed_reentries_queue_one_hold_count_request() {
         let (memory, engine, client) = one();
@@ -425,7 +425,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn request_that_is_executed_after_its_retry_is_withdrawn() {
-        // given a grant by the second request, while the first one is still in flight
+        // given a grant by the second request, while the first request is still in flight
         let (_memory, engine, _client) = one();
         let store = Arc::clone(&engine.core.store);
         engine.ready().unwrap();

@@ -1,6 +1,5 @@
 //! Releases a hold: by a hand-off, by a release that the caller awaits, or in the background.
-//! `engine/pending.rs` keeps the pending releases; `background.rs` has the loop that completes
-//! them.
+//! `engine/pending.rs` keeps the pending releases. The loop in `background.rs` completes them.
 
 pub(crate) mod background;
 
@@ -35,9 +34,9 @@ use crate::{
 
 /// The result of a release.
 pub(crate) enum ReleaseResult {
-    /// Other shares keep the hold.
+    /// This number of other shares keeps the hold.
     StillShared(u32),
-    /// The hold lasted until now.
+    /// The hold lasted until its release.
     Released,
     /// The hold was over before the release.
     Lost { reason: LostReason, holder: Option<Holder> },
@@ -55,13 +54,13 @@ impl Engine {
         if let Err(reason) = believed
             && !self.core.store.is_up()
         {
-            // A known loss is returned without waiting for an unreachable store.
+            // If the store is unreachable, a known loss is returned without waiting for the store.
             self.free_in_background(hold, now);
             return Ok(ReleaseResult::Lost { reason, holder: None });
         }
         self.watchdog.unwatch(hold.grant.id);
-        // Without a reply, the background task continues the release. A hold that counts as present
-        // until the reply then leaves only with that reply.
+        // Without a reply, the background task continues the release. If the hold counts as present
+        // until the reply to its release, the background task removes the hold.
         let leaves = OnDrop::new(|| {
             if !hold.ends_with_release_reply() {
                 self.contention.left(hold);
@@ -115,8 +114,9 @@ impl Engine {
         Ok(left)
     }
 
-    /// Passes the grant of `hold` to the next waiter of this process, if one can use it and the
-    /// local budget is not spent. Returns whether the grant was passed on.
+    /// Hands the grant of `hold` off to the next waiter of this process, if possible. The waiter
+    /// must be able to use the grant, and the local budget must not be spent. Returns whether the
+    /// grant was handed off.
     pub(super) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !self.contention.pass_on(hold, now) {
             return false;
@@ -153,7 +153,7 @@ impl Engine {
         self.contention.left(hold);
     }
 
-    /// Ends `hold` in this client only. The store keeps it until its lease ends.
+    /// Ends `hold` in this client only. The store keeps the hold until its lease ends.
     pub(super) fn abandon(&self, hold: &Arc<Hold>) {
         self.watchdog.unwatch(hold.grant.id);
         let now = self.core.clock.now();
@@ -163,8 +163,8 @@ impl Engine {
         self.contention.left(hold);
     }
 
-    /// Ends and releases `hold` because the client is shut down. Does nothing if the hold is over,
-    /// because another hold may have its grant. Returns whether it ended the hold.
+    /// Ends and releases `hold` because the client is shut down. If the hold is already over, does
+    /// nothing, because another hold may have the grant. Returns whether this call ended the hold.
     pub(super) fn take_back(&self, hold: &Arc<Hold>) -> bool {
         let now = self.core.clock.now();
         if hold.end(LostReason::ShutDown, now).is_err() {
@@ -176,10 +176,10 @@ impl Engine {
         true
     }
 
-    /// Releases `hold` in the store, for as long as the caller waits. After that, the background
-    /// task continues. The background task also repeats the release if a late grant may follow.
-    /// Returns `None` if the server was replaced meanwhile, and it is unknown whether the old
-    /// server released the hold.
+    /// Releases `hold` in the store, and waits for the reply for at most `limit`. After that, the
+    /// background task continues the release. The background task also repeats the release if a
+    /// late grant may follow. Returns `None` if the server was replaced meanwhile, and it is
+    /// unknown whether the old server released the hold.
     async fn release_in_store(
         &self,
         hold: &Arc<Hold>,
@@ -199,8 +199,8 @@ impl Engine {
             promise.cancel();
         }
         match given {
-            // This kind of store object recognizes a repeated release. So `NotHeld` proves that no
-            // earlier request released it.
+            // For this kind of object, the store recognizes a repeated release. So `NotHeld` proves
+            // that no earlier request released the hold.
             Answered { answer, .. } if hold.object().traits().recognizes_releases() => {
                 Ok(Some(answer))
             }
@@ -229,13 +229,13 @@ impl Engine {
         }
     }
 
-    /// Counts a request in flight, for which a shutdown waits, until the returned value is dropped.
+    /// Counts a request in flight until the returned value is dropped. A shutdown waits for it.
     fn asks(&self) -> OnDrop<impl FnOnce()> {
         self.core.begins_to_ask();
         OnDrop::new(|| self.core.has_asked())
     }
 
-    /// Sends the store the number of shares of `hold`.
+    /// Sends the number of shares of `hold` to the store.
     pub(super) async fn send_count(&self, hold: &Arc<Hold>) -> Result<Outcome, Failure> {
         let pending = || PendingRelease::Recount { hold: Arc::clone(hold) };
         let _asks = self.asks();
@@ -347,7 +347,7 @@ mod tests {
         let (client, guard) = holder(&current).await;
         old.stop();
 
-        // when an empty server replaces it during the release
+        // when an empty server replaces the hung server during the release
         *current.lock() = Twin::new(2);
         let release = guard.release().await.unwrap();
 
@@ -372,13 +372,13 @@ mod tests {
         let current = Arc::new(Mutex::new(old.clone()));
         let (_client, guard) = holder(&current).await;
 
-        // when its server hangs at the end of the work, and an empty server replaces it
+        // when the server hangs at the end of the work, and is replaced by an empty server
         let ran = guard.run(async |_| {
             old.stop();
             *current.lock() = Twin::new(2);
         });
 
-        // then the result does not say that the lock was held during the work
+        // then the result says that the hold may have been lost during the work
         let reason = LostReason::InDoubt;
         let ran = ran.await;
         assert!(

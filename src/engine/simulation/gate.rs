@@ -18,8 +18,8 @@ use crate::engine::tasks::Spawner;
 /// The handles by which tasks can be aborted.
 pub(super) type Tasks = Arc<Mutex<Vec<AbortHandle>>>;
 
-/// The gate through which all polls of one client go. While it is closed, no task of the client
-/// runs.
+/// The gate through which all polls of one client pass. While the gate is closed, no task of the
+/// client runs.
 #[derive(Clone, Debug)]
 pub(super) struct Gate(Arc<Mutex<Instant>>);
 
@@ -65,7 +65,7 @@ impl Gate {
         .await
     }
 
-    /// Returns a spawner whose tasks run behind the gate. `tasks` keeps their handles.
+    /// Returns a spawner whose tasks run behind the gate. `tasks` collects their handles.
     pub(super) fn spawner(&self, tasks: &Tasks) -> Spawner {
         let (gate, tasks) = (self.clone(), Arc::clone(tasks));
         Arc::new(move |job| {

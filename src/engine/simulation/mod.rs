@@ -1,4 +1,4 @@
-//! Simulated runs of many clients and a server, each from one seed.
+//! Simulated runs of many clients and a server. Each run comes from one seed.
 //!
 //! The seed decides everything: which client wants which lock, when and for how long, which client
 //! is cancelled or paused, and which faults occur. So the same seed repeats the same run. Time is
@@ -9,7 +9,7 @@
 //! prints the trace of one seed. `make defects` shows that the rules find planted defects.
 //!
 //! ```text
-//! served              clients on the store that they have in production, on a simulated server
+//! served              clients with the store of production, on a simulated server
 //! quorum              clients of several servers
 //! gate · trace        pauses a client; the events of a run
 //! ```
@@ -31,12 +31,12 @@ use std::{
     time::Duration,
 };
 
-/// The number of seeds in each run of the tests.
+/// The number of seeds that each test runs by default.
 const FEW: u64 = 100;
 const FEW_DEPLOYED: u64 = 10;
 const FEW_OF_A_QUORUM: u64 = 25;
 
-/// Runs one seed, and returns the rule that it broke.
+/// Runs one seed, and returns the rule that was broken.
 type World = fn(u64, &Arc<trace::Trace>) -> Result<(), String>;
 
 /// A seed that broke a rule.
@@ -67,8 +67,8 @@ fn setting<T: FromStr>(name: &str) -> Option<T> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-/// Runs seeds from `base` on, on every core, until one breaks a rule. Returns how many ran, and the
-/// seed that broke a rule.
+/// Runs seeds from `base` on, on every core, until one seed breaks a rule. Returns the number of
+/// seeds that ran, and the seed that broke a rule.
 fn run_seeds(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -99,7 +99,8 @@ fn run_seeds(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
     (next.into_inner().min(seeds), broken)
 }
 
-/// Ends the process if a run does not end, because a loop that never waits stops virtual time.
+/// Ends the process if a run does not end. A loop that never waits stops virtual time, so no
+/// virtual timer can end the run.
 fn exit_if_hung(workers: &[AtomicU64], stop: &AtomicBool) {
     const INTERVAL: Duration = Duration::from_millis(100);
     // A seed takes a fraction of a second, and up to a hundred times as long on a busy machine.

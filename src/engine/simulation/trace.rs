@@ -31,7 +31,6 @@ impl Trace {
         writeln!(self.text.lock().unwrap(), "{line}").unwrap();
     }
 
-    /// Returns whether each event is printed at once.
     pub(super) fn is_verbose(&self) -> bool {
         self.verbose
     }

@@ -1,8 +1,8 @@
 //! The watchdog renews leases. One task and one timer serve all leases of a client.
 //!
-//! [`Schedule`] decides when to renew, which leases to renew together, and which have expired. It
-//! does no I/O and reads no clock. This file sends the renewals that are due, and reports the
-//! replies to the schedule. The watchdog also checks the names whose waiting tasks may not be
+//! [`Schedule`] decides when to renew, which leases to renew together, and which have expired. The
+//! schedule does no I/O and reads no clock. This file sends the renewals that are due, and reports
+//! the replies to the schedule. The watchdog also checks names whose waiting tasks may not be
 //! polled.
 
 mod schedule;
@@ -35,8 +35,8 @@ const BATCH: u32 = 100;
 /// The watchdog of one client.
 ///
 /// Its only mutex guards the plan, and is locked before the state of a hold. While the mutex is
-/// locked, the watchdog notifies tasks that await a loss. It calls `contention` only after it has
-/// unlocked the mutex.
+/// locked, the watchdog notifies tasks that await a loss. The watchdog calls `contention` only
+/// after it has unlocked the mutex.
 pub(crate) struct Watchdog {
     core: Arc<Core>,
     contention: Arc<NameRegistry>,
@@ -53,7 +53,7 @@ struct Plan {
     lag_until: Option<Instant>,
 }
 
-/// The holds in one request, when it was sent, and its reply.
+/// The holds in one renewal request, when this request was sent, and its reply.
 type Answered = (Vec<Arc<Hold>>, Instant, Result<Vec<Outcome>, Failure>);
 
 impl Watchdog {
@@ -68,7 +68,7 @@ impl Watchdog {
         })
     }
 
-    /// Renews the grant of `hold` until [`unwatch`](Self::unwatch): a new grant, or one that is
+    /// Renews the grant of `hold` until [`unwatch`](Self::unwatch). The grant is new, or is
     /// `taken_over` from an earlier hold.
     pub(crate) fn watch(&self, hold: &Arc<Hold>, taken_over: bool) {
         self.replan(|schedule| schedule.watch(hold, taken_over));
@@ -84,9 +84,9 @@ impl Watchdog {
         self.replan(|schedule| schedule.ask_about_all(self.core.clock.now()));
     }
 
-    /// Changes the schedule, and wakes the background task only if something is due before its next
-    /// check. So a lock that is acquired and released in a loop does not wake this task each time.
-    /// In return, the task sometimes wakes up when nothing is due.
+    /// Changes the schedule. Wakes the background task only if a check is due before the next time
+    /// at which the task wakes. So a lock that is acquired and released in a loop does not wake
+    /// this task each time. In return, the task sometimes wakes when no check is due.
     fn replan(&self, change: impl FnOnce(&mut Schedule)) {
         let mut plan = self.plan.lock();
         change(&mut plan.schedule);
@@ -113,7 +113,7 @@ impl Watchdog {
 
     /// Renews the holds that are due, until the engine is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
-        // The requests of an earlier runtime may have been lost with it.
+        // The requests of an earlier runtime may have been lost when that runtime ended.
         self.plan.lock().schedule.forget_requests(self.core.clock.now());
         let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
         loop {
@@ -200,8 +200,8 @@ impl Watchdog {
 
         let now = self.core.clock.now();
         let mut plan = self.plan.lock();
-        // After a hand-off, another hold has the grant now. If the store has lost the grant, both
-        // holds have lost it.
+        // After a hand-off, another hold has the grant. If the store has lost the grant, both holds
+        // have lost this grant.
         let mut gone = Vec::new();
         for (hold, outcome) in holds.iter().zip(&outcomes) {
             gone.extend(plan.schedule.answered(hold, *outcome, asked_at, now));
@@ -216,7 +216,7 @@ impl Watchdog {
 /// per permit.
 fn batches(store: &RedisStore, holds: &[Arc<Hold>]) -> Vec<Vec<Arc<Hold>>> {
     let mut batches: Vec<Vec<Arc<Hold>>> = Vec::new();
-    // The last batch of each group, and the number of its leases.
+    // The last batch of each group from `RedisStore::group`, and the number of its leases.
     let mut last: BTreeMap<u32, (usize, u32)> = BTreeMap::new();
     for hold in holds {
         let leases = hold.grant.claim.units().max(1);
@@ -289,7 +289,7 @@ mod tests {
     /// A read hold of the same owner keeps the lock in the store for longer than the lease of the
     /// write hold.
     #[tokio::test(start_paused = true)]
-    async fn expired_writer_that_also_reads_is_released() {
+    async fn expired_write_hold_with_a_read_hold_is_released() {
         let memory = MemoryStore::new();
         let engine = Engine::on(&memory, "one");
         let prices = Client::of(Arc::clone(&engine)).read_write_lock("prices").unwrap();
@@ -304,8 +304,7 @@ mod tests {
             writes.lost().await;
             sleep(Duration::from_millis(1)).await;
             assert_eq!(engine.core.pending.queued(), usize::from(read_under_write));
-            // The release stays queued after the lease of the write hold has ended in the store,
-            // too.
+            // The release stays queued after the lease of the write hold has ended in the store.
             sleep(Duration::from_secs(2)).await;
             assert_eq!(engine.core.pending.queued(), usize::from(read_under_write));
             memory.heal();

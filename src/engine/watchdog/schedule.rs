@@ -47,11 +47,9 @@ enum Awaits {
 /// The work that is due by the schedule.
 #[derive(Debug, Default)]
 pub(super) struct Due {
-    /// The holds to renew now.
     pub(super) renew: Vec<Arc<Hold>>,
     /// How long the first of these renewals has been due.
     pub(super) lag: Duration,
-    /// The holds that are over.
     pub(super) over: Vec<Arc<Hold>>,
 }
 
@@ -85,9 +83,9 @@ impl Schedule {
         }
     }
 
-    /// Plans a renewal of this hold at `now`. If a renewal is in flight, another one follows it.
-    /// Renewals are at least [`ECHO`] apart, because a message causes them, and there may be very
-    /// many forged messages.
+    /// Plans a renewal of this hold at `now`. If a renewal is in flight, another renewal follows.
+    /// Renewals are at least [`ECHO`] apart, because messages cause these renewals, and very many
+    /// messages may be forged.
     pub(super) fn ask_about(&mut self, id: Id, now: Instant) {
         let Some(watched) = self.watched.get_mut(&id) else { return };
         let due = now.max(Instant::from(watched.asked_at) + ECHO);
@@ -98,7 +96,7 @@ impl Schedule {
         }
     }
 
-    /// Plans a renewal of every hold at `now`. If a renewal is in flight, another one follows it.
+    /// Plans a renewal of every hold at `now`. If a renewal is in flight, another renewal follows.
     pub(super) fn ask_about_all(&mut self, now: Instant) {
         let all: Vec<Id> = self.due.iter().map(|(_, id)| *id).collect();
         all.into_iter().for_each(|id| self.ask_about(id, now));
@@ -130,7 +128,7 @@ impl Schedule {
         watched.map(|watched| Arc::clone(&watched.hold)).collect()
     }
 
-    /// Ends the holds that are over. Returns these, and the holds to renew at `now`.
+    /// Ends the holds that are over. Returns these holds, and the holds to renew at `now`.
     pub(super) fn tick(&mut self, now: Instant) -> Due {
         let mut due = Due::default();
         if self.next().is_none_or(|first| first > now) {
@@ -179,7 +177,7 @@ impl Schedule {
 
     /// Records the reply to the renewal that was sent at `asked_at`. If a later renewal has been
     /// sent, the reply is ignored. If the store no longer has the grant, returns the hold that must
-    /// end: the one that took the grant over last.
+    /// end, which is the last hold of this grant.
     pub(super) fn answered(
         &mut self,
         hold: &Arc<Hold>,
@@ -205,7 +203,7 @@ impl Schedule {
                 hold.renewed(asked_at, now);
                 let due = match hold.renew_at() {
                     renew_at if renew_at > now => renew_at,
-                    // A fixed lease: check it again after another third.
+                    // A fixed lease is checked again after another third of the lease.
                     _ => asked_at + hold.grant.claim.ttl / 3,
                 };
                 self.put_off(id, again.unwrap_or(due).min(due).min(hold.ends()));
@@ -360,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_store_does_not_hide_the_lease_end() {
+    fn hold_expires_although_the_store_does_not_reply() {
         // given a renewal that was sent and gets no reply
         let mut t = Setup::new();
         let hold = t.add_at(0);
@@ -451,9 +449,9 @@ mod tests {
         assert_eq!(t.schedule.len(), 0);
     }
 
-    /// Found by seed 5072: once, the schedule was due again and again without an end.
+    /// Found by seed 5072: once, a check was due again and again without an end.
     #[test]
-    fn renewed_hold_is_rescheduled_while_a_check_runs() {
+    fn check_moves_to_the_new_lease_end_after_a_reentry() {
         // given a renewal in flight, and a reentry that renews the lease meanwhile
         let mut t = Setup::new();
         let hold = t.add_at(0);
@@ -469,7 +467,7 @@ mod tests {
     /// Found by seed 41061934094770: a release was given up while the store still had the hold,
     /// because of a renewal whose reply was lost.
     #[test]
-    fn unanswered_renewal_moves_the_assumed_lease_end_in_the_store() {
+    fn unanswered_renewal_may_extend_the_lease_in_the_store() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         assert_eq!(hold.store_ends(), t.at(TTL));
@@ -479,13 +477,13 @@ mod tests {
         assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
     }
 
-    /// Returns the grant that `hold` passes on, if it may pass it on.
+    /// Returns the grant that `hold` hands off, if the grant may be handed off.
     fn left(hold: &Hold, now: Instant) -> Option<Grant> {
         hold.pass_on(now).then(|| hold.grant_for_next(now))?
     }
 
     impl Setup {
-        /// Passes the grant of `hold` to a new hold, if it may be passed on.
+        /// Passes the grant of `hold` to a new hold, if the grant may be handed off.
         fn pass_on(&mut self, hold: &Arc<Hold>, at: u64) -> Option<Arc<Hold>> {
             let (now, grant) = (self.at(at), left(hold, self.at(at))?);
             let next = Arc::new(Hold::new(grant, RENEWED, now, &self.counters));
@@ -606,14 +604,14 @@ mod tests {
     }
 
     #[test]
-    fn hold_in_doubt_is_renewed_at_once() {
+    fn hold_is_renewed_at_once_when_a_check_is_requested() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         let now = t.at(40);
         t.schedule.ask_about(hold.grant.id, now);
         assert_eq!((t.next(), t.renewed_at(40)), (40, 1));
 
-        // if a renewal is in flight, another one follows
+        // if a renewal is in flight, another renewal follows
         t.schedule.ask_about(hold.grant.id, now);
         assert_eq!(t.renewed_at(40), 0);
         t.answer(&hold, Outcome::Renewed, 41);

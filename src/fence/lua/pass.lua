@@ -8,9 +8,9 @@
 --   {token, reply}   the write was executed, and replied `reply`
 --   {newest, nil}    a hold with the token `newest` has written, so nothing was written now
 --
--- The script stores the token before the write. So if the write fails half way, older tokens are
--- rejected nevertheless. The script compares tokens as texts, because Lua numbers are exact only up
--- to 2^53.
+-- The script stores the token before the write. So older tokens are rejected even if the write
+-- fails half way. The script compares tokens as texts, because Lua numbers are exact only up to
+-- 2^53.
 --
 -- Time: GET and SET, and the write.
 

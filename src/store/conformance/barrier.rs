@@ -97,8 +97,8 @@ async fn member_with_an_expired_lease_does_not_count(t: &Bench) {
     let [one, other] = [(); 2].map(|()| t.member("b-dead"));
     assert_eq!(t.arrive(&one, 3).await, Err(1));
     assert_eq!(t.arrive(&dead, 3).await, Err(2));
-    // The last request sets the TTL of the keys, so `one` repeats its request. With the short TTL
-    // of `dead`, the keys would expire too early.
+    // Each request sets the TTL of the keys. With the short TTL of `dead`, the keys would expire
+    // too early, so `one` repeats its request.
     assert_eq!(t.arrive(&one, 3).await, Err(2));
     sleep(2 * short).await;
     assert_eq!(t.arrive(&other, 3).await, Err(2));
@@ -138,7 +138,7 @@ impl Bench {
         [one, other]
     }
 
-    /// Returns how many members are inside, or `None` if this generation has left.
+    /// Returns how many members are inside, or `None` if all members of `generation` have left.
     async fn inside(&self, name: &str, generation: u64) -> Option<u32> {
         let name = self.object(Kind::DoubleBarrier, name).name;
         let members = barrier::inside(&self.one, &name, generation).await.unwrap()?;

@@ -96,8 +96,8 @@ async fn repeated_request_counts_once_and_gets_the_same_element(t: &Bench) {
     assert_eq!(counts(t, &claim).await, (0, 2));
 }
 
-/// If the store executes a late request of a claim that has ended, this request takes another
-/// element, which must go back.
+/// If the store executes a late request of a claim that has ended, the claim gets another element,
+/// which must go back.
 async fn claim_ends_once_and_its_late_element_goes_back(t: &Bench) {
     for (name, aside) in [("q-done", false), ("q-aside", true)] {
         let [claim, never] = [(); 2].map(|()| wants(t, name, LONG));
@@ -129,7 +129,7 @@ async fn expired_claims_go_back_in_order(t: &Bench) {
     assert_eq!(counts(t, &next).await, (0, 4));
     assert_eq!(end(t, &claims[0], Ending::Done { taken_at }).await, GONE);
     assert_eq!(counts(t, &next).await, (0, 4), "the element belongs to another claim");
-    // A late request of the expired claim takes another element, which must go back.
+    // By a late request, the expired claim gets another element, which must go back.
     push(t, &next, &["e"]).await;
     assert_eq!(take(t, &claims[0]).await.1, "e");
     assert_eq!(end(t, &claims[0], Ending::Done { taken_at }).await, GONE);

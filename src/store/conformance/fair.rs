@@ -8,10 +8,10 @@ pub(super) async fn all(t: &Bench) {
     repeated_grant_counts_once(t).await;
     release_notifies_only_the_head_of_the_queue(t).await;
     withdrawn_head_passes_its_notification_on(t).await;
-    withdrawn_waiter_leaves_the_order_of_the_others(t).await;
+    withdrawal_keeps_the_order_of_the_other_waiters(t).await;
     try_acquire_never_queues_or_overtakes_a_waiter(t).await;
     forced_release_notifies_the_head(t).await;
-    holder_of_a_fair_lock_works_like_that_of_a_plain_lock(t).await;
+    fair_lock_holder_works_like_a_plain_lock_holder(t).await;
     plain_lock_of_a_fair_name_excludes_and_overtakes_waiters(t).await;
 }
 
@@ -28,8 +28,8 @@ impl Bench {
         Claim { object, ..claim }
     }
 
-    /// Returns claims to one fair lock. The first claim is granted, and the others wait in this
-    /// order.
+    /// Returns claims to one fair lock. The first claim is granted, and the other claims wait in
+    /// this order.
     async fn in_order<const N: usize>(&self, name: &str) -> [Claim; N] {
         let claims = [name; N].map(|name| self.fair(name));
         let [first, waiting @ ..] = claims.as_slice() else {
@@ -67,7 +67,7 @@ impl Bench {
     }
 }
 
-/// Returns the holder in a busy verdict: its owner and its hold count.
+/// Returns the owner and the hold count of the holder in a busy verdict.
 fn named(verdict: &Verdict) -> Option<(Owner, u32)> {
     let Verdict::Busy(Taken { holder: Some(holder), .. }) = verdict else { return None };
     Some((holder.owner.clone(), holder.count))
@@ -134,7 +134,7 @@ async fn withdrawn_head_passes_its_notification_on(t: &Bench) {
     t.other.unlisten(&second.object);
 }
 
-async fn withdrawn_waiter_leaves_the_order_of_the_others(t: &Bench) {
+async fn withdrawal_keeps_the_order_of_the_other_waiters(t: &Bench) {
     let [held, first, second, third] = t.in_order("left").await;
     t.withdraws(&second).await;
     t.withdraws(&second).await;
@@ -166,7 +166,7 @@ async fn forced_release_notifies_the_head(t: &Bench) {
     t.other.unlisten(&waiter.object);
 }
 
-async fn holder_of_a_fair_lock_works_like_that_of_a_plain_lock(t: &Bench) {
+async fn fair_lock_holder_works_like_a_plain_lock_holder(t: &Bench) {
     let [held, waiter] = t.in_order("kept").await;
     assert_eq!(t.one.recount(&held, 2, None).await.unwrap(), Outcome::Renewed);
     assert_eq!(t.one.held_by(&held.object, &held.owner).await.unwrap(), 2);

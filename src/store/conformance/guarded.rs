@@ -25,8 +25,8 @@ async fn writes<const N: usize>(t: &Bench, claim: &Claim, writes: [Write; N]) ->
     done.is_some()
 }
 
-/// Returns whether `key` has a text. To find out, the function sets a field, which fails if the key
-/// has a text.
+/// Returns whether `key` has a text. For this check, the function sets a hash field, which fails if
+/// the key has a text.
 async fn is_text(t: &Bench, claim: &Claim, key: &str) -> bool {
     let work = Work::Writes(vec![Write::hset(t.key(key), "field", "")]);
     match t.one.guarded(claim, &work).await {

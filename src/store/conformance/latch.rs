@@ -75,7 +75,7 @@ async fn deleted_latch_is_open(t: &Bench) {
     assert!(t.is_open(&latch).await);
 }
 
-/// Another program may set a count of zero, as this test does. Leasehold itself never does.
+/// This test sets a count of zero, as another program may do. Leasehold itself never sets it.
 async fn unset_latch_is_open_and_can_be_set(t: &Bench) {
     let latch = t.latch("none");
     for _ in 0..2 {
@@ -95,7 +95,7 @@ async fn subscriber_is_notified_when_the_latch_opens(t: &Bench) {
     let level = Event::Subscribed(latch.object.clone(), SubscriptionLevel::Releases);
     t.other.listen(&latch.object);
     t.received(&level, 1).await;
-    // the store also publishes that the latch closes; waiters then send a request
+    // the store also publishes that the latch closes, and waiters then send a request
     t.count_to(&latch, Change::SetIfAbsent(2)).await;
     t.received(&freed(&latch), 1).await;
     t.count_to(&latch, Change::CountDown).await;

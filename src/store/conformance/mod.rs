@@ -1,8 +1,8 @@
 //! The contract of every store, as plain functions. The tests of each deployment call these
 //! functions.
 //!
-//! Two connected stores stand for two clients. Durations are short because on a real server they
-//! pass in real time.
+//! Each of two connected stores represents a client. Durations are short, because on a real server
+//! they pass in real time.
 
 mod barrier;
 mod claims;
@@ -75,8 +75,8 @@ fn renewal(claim: &Claim, ttl: Option<Duration>) -> Renewal {
 const NOW: Duration = Duration::ZERO;
 
 impl Bench {
-    /// Creates a bench of two clients. `other` is the store of the client called `id`, whose events
-    /// the bench records.
+    /// Creates a bench of two clients. `other` is the store of the client called `id`. The bench
+    /// records the events of `other`.
     pub(crate) fn new(one: Arc<RedisStore>, other: Arc<RedisStore>, id: &str) -> Self {
         let events = Arc::new(ReceivedEvents::default());
         let subscriber: Arc<dyn Subscriber<Event>> = Arc::<ReceivedEvents>::clone(&events);
@@ -107,7 +107,7 @@ impl Bench {
         Claim::plain(self.object(Kind::Lock, name), self.identity.fresh_owner(), ttl)
     }
 
-    /// Returns claims to one lock. The first one is granted, and the other client listens.
+    /// Returns claims to one lock. The first claim is granted, and the other client subscribes.
     async fn held<const N: usize>(&self, name: &str) -> [Claim; N] {
         let claims = [name; N].map(|name| self.claim(name));
         self.other.listen(&claims[0].object);
@@ -126,7 +126,7 @@ impl Bench {
         self.queue_by(claim, Place::Listening).await;
     }
 
-    /// Releases a lock by a hand-over. Returns the holder after the release.
+    /// Releases a lock by `HandOver`. Returns the holder after the release.
     async fn hand_over(&self, claim: &Claim) -> Option<Holder> {
         // A reservation is short, so the second request is sent at once, before the first reply.
         let given = self.one.release(claim, ReleaseMode::HandOver);
@@ -165,7 +165,7 @@ impl Bench {
     }
 
     /// Waits until the other client has received `event` this number of times. Checks that the
-    /// client did not receive it more often.
+    /// client did not receive `event` more often.
     async fn received(&self, event: &Event, times: usize) {
         self.until_received(times, |events| events == event).await;
         assert_eq!(self.count(event), times, "received {event:?} too often");
@@ -250,7 +250,8 @@ async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
     t.queue(&next).await;
     assert_eq!(t.broadcast(&one).await, ReleaseReply::Freed(RemoteWaiters::Nobody));
     assert_eq!(drawn(&block).await, Some(2));
-    // A request that is repeated after a lost reply draws new tokens. The first three stay unused.
+    // A request that is repeated after a lost reply draws new tokens. The first three tokens stay
+    // unused.
     assert_eq!(drawn(&block).await, Some(5));
     t.one.release(&block, ReleaseMode::Broadcast).await.unwrap();
     // A request without tokens leaves the counter as it is.
@@ -268,12 +269,12 @@ async fn token_counter_is_raised_and_never_lowered(t: &Bench) {
         Verdict::Granted { token, .. } => token.map(NonZero::get),
         Verdict::Busy(taken) => panic!("{taken:?}"),
     };
-    // The lock is free here. It has no token counter at first.
+    // The lock is free, and at first it has no token counter.
     for (least, counter) in [(0, 0), (40, 40), (7, 40), (40, 40)] {
         assert_eq!(raise(least).await, counter, "{least}");
     }
     assert_eq!(first(&held).await, Some(41));
-    // The lock is held here. `MOST_TOKEN` is the greatest number that the API accepts.
+    // The lock is now held. `MOST_TOKEN` is the greatest number that the API accepts.
     for (least, counter) in [(42, 42), (43, 43), (MOST_TOKEN, MOST_TOKEN.cast_signed())] {
         assert_eq!(raise(least).await, counter, "{least}");
     }

@@ -73,8 +73,8 @@ async fn limiter_grants_its_rate_and_then_returns_the_wait(t: &Bench) {
     sleep(100 * MS).await;
     assert_eq!(take(t, &name, 2).await, Decision::Granted);
     assert_eq!((free(t, &name).await, take(t, &name, 1).await), (Some(1), Decision::Granted));
-    // One permit was acquired first, and three later. So a request for two permits must wait until
-    // later permits leave the window.
+    // One permit was acquired first, and three permits later. So a request for two permits must
+    // wait until the later permits leave the window.
     let [wait_for_one, wait_for_two] =
         [1, 2].map(async |permits| match take(t, &name, permits).await {
             Decision::Wait(wait) => wait,

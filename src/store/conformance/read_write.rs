@@ -11,7 +11,7 @@ use crate::domain::{
 };
 
 pub(super) async fn all(t: &Bench) {
-    many_readers_share_and_a_writer_is_alone(t).await;
+    many_readers_share_the_lock_and_a_writer_excludes_all(t).await;
     repeated_request_is_granted_again(t).await;
     reader_has_its_own_lease(t).await;
     lock_lasts_as_long_as_its_longest_lease(t).await;
@@ -24,7 +24,7 @@ pub(super) async fn all(t: &Bench) {
         read_hold_of_a_writer_has_its_own_lease(t),
         read_hold_outlives_the_lease_of_its_writer(t)
     );
-    yielding_readers_let_waiting_writers_first(t).await;
+    yielding_readers_let_waiting_writers_acquire_first(t).await;
     readers_yield_only_to_earlier_writers(t).await;
     leaving_writer_lets_readers_acquire(t).await;
     release_of_the_last_reader_or_a_writer_notifies_waiters(t).await;
@@ -61,7 +61,7 @@ async fn release(t: &Bench, claim: &Claim) -> ReleaseReply {
 
 const FREED: ReleaseReply = ReleaseReply::Freed(RemoteWaiters::Nobody);
 
-async fn many_readers_share_and_a_writer_is_alone(t: &Bench) {
+async fn many_readers_share_the_lock_and_a_writer_excludes_all(t: &Bench) {
     let [one, other] = [(); 2].map(|()| reader(t, "rw"));
     let [first, second] = [(); 2].map(|()| writer(t, "rw"));
     assert!(is_granted(t, &one).await && is_granted(t, &other).await);
@@ -119,7 +119,7 @@ async fn lock_lasts_as_long_as_its_longest_lease(t: &Bench) {
     assert!(!is_granted(t, &next).await, "a reader still has the lock");
     let left = t.one.holder(&long.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(left > Duration::from_secs(5), "{left:?}");
-    // and the lock does not last longer than the remaining readers
+    // the lock does not last longer than the leases of the remaining readers
     let short = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-longest") };
     assert!(is_granted(t, &short).await);
     assert_eq!(release(t, &long).await, FREED);
@@ -199,7 +199,7 @@ async fn writer_acquires_a_read_hold_and_keeps_it(t: &Bench) {
     assert_eq!(release(t, &reads).await, FREED);
     assert_eq!(release(t, &other).await, FREED);
 
-    // the other order: the writer releases its read hold first
+    // now the writer releases its read hold before its write hold
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     assert_eq!(release(t, &reads).await, FREED);
     assert_eq!(t.one.holder(&reads.object).await.unwrap(), None);
@@ -243,8 +243,8 @@ async fn read_under_a_write_hold_needs_the_write_hold(t: &Bench) {
         "another writer may have had the lock before the reader"
     );
     release(t, &stranger).await;
-    // After the writer has released, a repeated request keeps its read hold, and a new request is
-    // rejected.
+    // After the writer has released, a repeated request of the reader keeps the read hold, and a
+    // new request is rejected.
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     release(t, &writes).await;
     assert!(reads_under_write(t, &reads, &writes).await);
@@ -252,7 +252,7 @@ async fn read_under_a_write_hold_needs_the_write_hold(t: &Bench) {
     release(t, &reads).await;
 }
 
-/// The shorter lease of a dead writer does not end its read holds.
+/// A read hold does not end with the shorter lease of its dead writer.
 async fn read_hold_outlives_the_lease_of_its_writer(t: &Bench) {
     let writes = Claim { ttl: Duration::from_secs(3), ..writer(t, "rw-dies") };
     let (reads, next) = (reader(t, "rw-dies"), writer(t, "rw-dies"));
@@ -265,7 +265,8 @@ async fn read_hold_outlives_the_lease_of_its_writer(t: &Bench) {
 }
 
 async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
-    // The writer has a shorter lease than its read hold. Its renewals do not shorten the read hold.
+    // The writer has a shorter lease than its read hold. Renewals of the write hold do not shorten
+    // the read hold.
     let writes = Claim { ttl: Duration::from_secs(3), ..writer(t, "rw-own-lease") };
     let (reads, next) = (reader(t, "rw-own-lease"), writer(t, "rw-own-lease"));
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
@@ -276,8 +277,8 @@ async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
     assert!(!is_granted(t, &next).await, "a reader still has the lock");
     assert_eq!(release(t, &reads).await, FREED);
 
-    // The writer has a longer lease than its read hold. After it has released, and the read hold
-    // has expired, nothing blocks the next client.
+    // The writer has a longer lease than its read hold. After the writer has released, and the read
+    // hold has expired, nothing blocks the next client.
     let writes = writer(t, "rw-own-lease");
     let reads = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-own-lease") };
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
@@ -286,7 +287,7 @@ async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
     assert!(is_granted(t, &next).await);
     assert_eq!(release(t, &next).await, FREED);
 
-    // Nothing blocks the next client either if the read hold expires before the writer releases.
+    // If the read hold expires before the writer releases, nothing blocks the next client either.
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     sleep(Duration::from_millis(80)).await;
     assert_eq!(release(t, &writes).await, FREED);
@@ -318,7 +319,7 @@ async fn readers_yield_only_to_earlier_writers(t: &Bench) {
     release(t, &writes).await;
 }
 
-async fn yielding_readers_let_waiting_writers_first(t: &Bench) {
+async fn yielding_readers_let_waiting_writers_acquire_first(t: &Bench) {
     let [here, late, rude] = [(); 3].map(|()| reader(t, "rw-yield"));
     let (here, late) = (Claim { share: YIELDS, ..here }, Claim { share: YIELDS, ..late });
     let writes = writer(t, "rw-yield");

@@ -12,7 +12,7 @@ pub(super) async fn all(t: &Bench) {
     withdrawn_request_takes_no_permits(t).await;
     abandoned_permits_stay_acquired(t).await;
     change_with_the_same_idempotency_key_counts_once(t).await;
-    drain_removes_free_permits_and_no_negative_ones(t).await;
+    drain_removes_free_permits_and_keeps_a_negative_number(t).await;
     lookup_returns_the_owners_of_permits(t).await;
     permits_of_a_deleted_semaphore_do_not_count_in_the_next(t).await;
     longest_waiter_gets_its_permits(t).await;
@@ -20,7 +20,7 @@ pub(super) async fn all(t: &Bench) {
     oversized_request_blocks_no_other_waiter(t).await;
     longest_waiter_blocks_no_waiter_beyond_a_thousand_holders(t).await;
     leaving_longest_waiter_notifies_blocked_waiters(t).await;
-    semaphore_waiter_that_left_may_ask_again(t).await;
+    semaphore_waiter_that_left_may_request_again(t).await;
     number_of_permits_is_limited_to_the_int_range_of_java(t).await;
     subscriber_is_notified_of_free_permits(t).await;
 }
@@ -131,7 +131,7 @@ async fn change_with_the_same_idempotency_key_counts_once(t: &Bench) {
     assert_eq!((twice(Change::Drain, &drained).await, t.free(&claim).await), (3, 1));
 }
 
-async fn drain_removes_free_permits_and_no_negative_ones(t: &Bench) {
+async fn drain_removes_free_permits_and_keeps_a_negative_number(t: &Bench) {
     let claim = t.permits("drained", 1);
     assert_eq!(t.changed(&claim, Change::Drain).await, 0);
     assert_eq!(t.changed(&claim, Change::Add(-5)).await, -5);
@@ -176,8 +176,8 @@ async fn longest_waiter_gets_its_permits(t: &Bench) {
     let [many, other, longer] = [6, 5, 5].map(|units| t.permits("longest", units));
     assert_eq!(t.busy(&many, LONG).await, None);
     assert!(t.busy(&few, None).await.is_some_and(|rest| !rest.is_zero()));
-    // a waiter that has waited for less time does not replace the longest waiter; a waiter that has
-    // waited for longer does
+    // a waiter that has waited for less time does not replace the longest waiter, but a waiter that
+    // has waited for longer replaces it
     let less = Some(Place::Waited(Duration::from_secs(1)));
     assert_eq!(t.busy(&other, less).await, None);
     assert!(t.busy(&few, less).await.is_some());
@@ -186,8 +186,8 @@ async fn longest_waiter_gets_its_permits(t: &Bench) {
     let more = Some(Place::Waited(Duration::from_secs(3)));
     assert_eq!(t.other.acquire(&longer, more).await.unwrap(), Verdict::GRANTED);
 
-    // others can acquire permits beyond the number that the longest waiter requests; after the
-    // grant of the longest waiter, they can acquire all
+    // other clients can acquire permits beyond the number that the longest waiter requests, and can
+    // acquire all free permits after the grant of the longest waiter
     t.changed(&few, Change::Add(5)).await;
     t.grant(&few).await;
     t.busy(&t.permits("longest", 1), None).await;
@@ -215,7 +215,7 @@ async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
     let (all, too_many) = (t.permits("too-many", 3), t.permits("too-many", 4));
     assert_eq!(t.busy(&too_many, LONG).await, None);
     t.grant(&few).await;
-    // a waiter also blocks no others when the number of permits becomes too low for its request
+    // if the number of permits becomes too low for a waiter, this waiter blocks no other clients
     t.busy(&all, LONG).await;
     t.busy(&t.permits("too-many", 1), None).await;
     t.changed(&few, Change::Add(-1)).await;
@@ -223,8 +223,8 @@ async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
     t.grant(&t.permits("too-many", 1)).await;
 }
 
-/// Two waiters request more permits than are ever free, because a holder keeps some. In half of the
-/// time, others can acquire. This test needs virtual time.
+/// Two waiters request more permits than are ever free, because a holder keeps some permits. For
+/// half of the time, other clients can acquire. This test needs virtual time.
 pub(crate) async fn waiter_for_too_many_permits_blocks_others_half_the_time(t: &Bench) {
     let few = t.semaphore("turns", 10).await;
     t.grant(&t.permits("turns", 2)).await;
@@ -278,7 +278,7 @@ async fn leaving_longest_waiter_notifies_blocked_waiters(t: &Bench) {
 
 /// `ReleaseMode::Leave` states that no request is in flight, so the store need not reject later
 /// requests.
-async fn semaphore_waiter_that_left_may_ask_again(t: &Bench) {
+async fn semaphore_waiter_that_left_may_request_again(t: &Bench) {
     let few = t.semaphore("leaves", 2).await;
     t.grant(&t.permits("leaves", 1)).await;
     let many = t.permits("leaves", 2);
@@ -319,7 +319,7 @@ async fn subscriber_is_notified_of_free_permits(t: &Bench) {
     t.grant(&claim).await;
     t.back(&claim).await;
     t.received(&freed(&claim), 2).await;
-    // the store does not publish a negative number, because no waiter can acquire
+    // the store does not publish a negative number, because no waiter can acquire permits
     t.changed(&claim, Change::Add(-3)).await;
     t.changed(&claim, Change::Add(4)).await;
     t.received(&freed(&claim), 3).await;

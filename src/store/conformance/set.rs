@@ -14,7 +14,8 @@ pub(super) async fn all(t: &Bench) {
     repeated_pop_returns_the_same_element(t).await;
 }
 
-/// A repeated request returns the same reply. A request without an effect leaves no idempotency key.
+/// A repeated request returns the same reply. A request without an effect leaves no idempotency
+/// key, so the next request can use the same key.
 async fn set_change_counts_once(t: &Bench) {
     use set::Change::{Insert, InsertAllIfNone, Remove};
     let (name, mut receipt) = (t.data("set-change"), t.identity.fresh_owner());

@@ -24,7 +24,7 @@ pub(super) async fn all(bench: &Bench) {
     leaving_notified_waiter_wakes_the_next(bench).await;
     long_waiter_polls_when_another_client_got_the_lock(bench).await;
     contended_lock_has_yield_windows(bench).await;
-    waiter_that_a_yield_window_passed_over_is_next(bench).await;
+    waiter_delayed_by_a_yield_window_acquires_next(bench).await;
     names_with_one_hash_tag_have_separate_queues(bench).await;
 }
 
@@ -33,7 +33,7 @@ async fn release_reserves_the_lock_for_the_queue_head(t: &Bench) {
     t.queue(&first).await;
     t.queue(&second).await;
 
-    // The second client sends its request while the lock is reserved for the first one.
+    // The second waiter sends its request while the lock is reserved for the first waiter.
     let ((), busy) = join!(t.hand_over_to(&first, &held), t.one.acquire(&second, None));
     assert!(matches!(busy.unwrap(), Verdict::Busy(_)));
     t.received(&ask_event(&held, NOW), 1).await;
@@ -61,7 +61,7 @@ async fn reservation_is_short_and_removes_its_entry(t: &Bench) {
     sleep(RESERVATION + Duration::from_millis(20)).await;
     assert_eq!(t.owner_of(&held).await, None);
 
-    // if the notified client sends no request, the next release does not reserve the lock for this
+    // the notified client sends no request, so the next release does not reserve the lock for this
     // client again
     t.grant(&held).await;
     t.release_without_successor(&held).await;
@@ -194,15 +194,15 @@ async fn contended_lock_has_yield_windows(t: &Bench) {
         sleep(Duration::from_millis(5)).await;
         std::mem::swap(&mut held, &mut next);
     }
-    // Windows take at most a fiftieth of the time: 2 ms in 100 ms, or 16 ms in 800 ms. After a
-    // window, the next release always reserves the lock.
+    // Windows take at most a fiftieth of the time, which is 2 ms in 100 ms, or 16 ms in 800 ms.
+    // After a window, the next release always reserves the lock.
     let most = usize::try_from(began.elapsed().as_millis() / 100).unwrap() + 1;
     assert!(gaps <= most && reserved > gaps, "{gaps} yield windows, {reserved} reservations");
     t.broadcast(&held).await;
     t.other.unlisten(&held.object);
 }
 
-async fn waiter_that_a_yield_window_passed_over_is_next(t: &Bench) {
+async fn waiter_delayed_by_a_yield_window_acquires_next(t: &Bench) {
     // The holds are so long that a window is due at each release.
     let long = Duration::from_millis(850);
     let [held, first, second, third] = t.held("passed-over").await;
@@ -213,14 +213,14 @@ async fn waiter_that_a_yield_window_passed_over_is_next(t: &Bench) {
     sleep(long).await;
     t.yields(&first).await;
 
-    // A client without a queue entry acquires the lock in that window. Its release reserves the
-    // lock for the waiter that the window passed over.
+    // A client without a queue entry acquires the lock in that window. The release of this client
+    // reserves the lock for `second`, which the window has delayed.
     t.grant(&held).await;
     t.queue(&third).await;
     sleep(long).await;
     t.hand_over_to(&second, &held).await;
 
-    // No window has passed over `third`, so a window may open before `third` acquires.
+    // No window has delayed `third`, so a window may open before `third` acquires.
     t.grant(&second).await;
     sleep(long).await;
     t.yields(&second).await;

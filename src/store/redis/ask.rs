@@ -1,4 +1,4 @@
-//! A request to Redis, as data: the command, and how to read its reply. `runner.rs` sends requests.
+//! A request to Redis: the command, and how to read the reply. `runner.rs` sends the requests.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::domain::{Failure, Name};
 /// The arguments of a script without arguments.
 pub(super) const NOTHING: Option<&str> = None;
 
-/// A request, and how its reply is read.
+/// A request, and the function that reads its reply.
 pub(super) struct Ask<'a, R> {
     pub(super) request: Request<'a>,
     pub(super) read: R,
@@ -26,7 +26,7 @@ impl<T, R: FnOnce(&Value) -> Result<T, Failure> + Send> Read<T> for R {}
 
 /// A script or a plain command, with its keys and arguments. All keys are in one slot.
 pub(super) struct Request<'a> {
-    /// The plain command; or, for a script, `EVALSHA` with the hash of its text for plain channels.
+    /// The plain command. For a script, `EVALSHA` with the hash of its text for plain channels.
     pub(super) command: Cmd,
     script: Option<&'a Script>,
     keys: usize,
@@ -35,8 +35,8 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Returns a request that runs `script` on the key `name` and on `others`. If a key has the wrong
-    /// type, the failure shows the type of the key `name`.
+    /// Returns a request that runs `script` on the key `name` and on the keys `others`. If a key
+    /// has the wrong type, the failure shows the type of the key `name`.
     pub(super) fn of(
         name: &'a Name,
         script: &'a Script,
@@ -78,8 +78,8 @@ impl<'a> Request<'a> {
         Self { about: Some(name), ..self }
     }
 
-    /// Makes the request fail at once if its keys are on two nodes, because its caller then sends
-    /// another request. Other requests are repeated until one node has all keys.
+    /// Makes the request fail at once if its keys are on two nodes, because the caller then sends
+    /// another request. Without this setting, the request is repeated until one node has all keys.
     pub(super) fn reporting_split(self, reports_split: bool) -> Self {
         Self { reports_split, ..self }
     }

@@ -1,7 +1,7 @@
-//! The record of the last releases by force: one list for all names, which plain commands read and
-//! write.
+//! The record of the last releases by force: one list for all names. Plain commands read and write
+//! the list.
 //!
-//! An entry is written before its release, so every release by force has an entry.
+//! The client writes an entry before the release, so every release by force has an entry.
 
 use redis::{Cmd, Value, cmd};
 
@@ -20,7 +20,7 @@ pub(crate) async fn write(store: &RedisStore, forced: &ForcedRelease) -> Reply<(
     Ok(())
 }
 
-/// Reads all entries, the last one first.
+/// Reads all entries, the newest entry first.
 pub(crate) async fn read(store: &RedisStore) -> Reply<Vec<ForcedRelease>> {
     let entries = call(store, cmd("LRANGE").arg(FORCED).arg(-MOST).arg(-1)).await?;
     let Value::Array(entries) = entries else { return Ok(vec![]) };
@@ -38,7 +38,8 @@ async fn call(store: &RedisStore, command: &Cmd) -> Reply<Value> {
 fn naming_the_key(failure: Failure) -> Failure {
     match failure {
         Failure::Refused { code, message, command } => {
-            let message = format!("{message}; the key of this request is {FORCED}");
+            let message =
+                format!("{message}; the request was for {FORCED}, the record of releases by force");
             Failure::Refused { code, message, command }
         }
         other => other,

@@ -1,5 +1,5 @@
-//! What clients publish about themselves: one text for each client, which plain commands read and
-//! write.
+//! What clients publish about themselves: one text for each client. Plain commands read and write
+//! the texts.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redis::cmd;
 use super::{RedisStore, Reply, keys, replies, scripts::millis};
 use crate::domain::{ClientInfo, InvalidName, Name, Owner};
 
-/// The largest number of bytes that are read of a text: enough for a hundred names.
+/// The largest number of bytes that are read of a text. They are enough for a hundred names.
 const LONGEST: usize = 200 * 1024;
 
 /// Returns the id of the client of `owner`.

@@ -1,5 +1,5 @@
 //! Runs the conformance tests on every deployment: one server, several addresses, sentinels, a
-//! cluster. Further tests run them as a user that has only the permissions from the guide.
+//! cluster. The tests also run as a user that has only the permissions from the guide.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,8 +22,8 @@ async fn conforms(url: &str, settings: &Settings) {
     conformance::all(&Bench::new(one, other, "other").below("app:")).await;
 }
 
-/// Fails the test at a server before version 7. There, a client cannot count the subscribers in a
-/// cluster, and never queues; the conformance tests need a queue.
+/// Fails the test if the servers are older than version 7. In a cluster of older servers, a client
+/// cannot count the subscribers, so it never queues. The conformance tests need a queue.
 fn must_count_listeners_in_a_cluster() {
     came_with(7, "the number of subscribers in a whole cluster");
 }
@@ -51,11 +51,11 @@ async fn cluster_passes_the_conformance_tests() {
     conforms(&cluster.url(), &Settings::default()).await;
 }
 
-// These are the same tests, as a user with only the permissions of the guide.
+// The conformance tests as a user that has only the permissions from the guide.
 
 const GUIDE: &str = include_str!("../../../docs/guide/acl.md");
 
-/// Returns the permissions of `user` in the guide, one list for each command there.
+/// Returns the permissions of `user` in the guide, one list for each ACL command in the guide.
 fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
     let nothing = ["on", ">secret", "resetkeys", "resetchannels", "-@all"];
     let mut commands = acl_rules_in(GUIDE, user);
@@ -70,8 +70,9 @@ fn patterns_of_the_guide() -> Vec<&'static str> {
     paragraph.split('\'').skip(1).step_by(2).collect()
 }
 
-/// The permission that only clusters need, and the permission that only `replicated` needs.
+/// The permission that only clusters need.
 const IN_A_CLUSTER: &str = "+asking";
+/// The permission that only `replicated` needs.
 const OF_REPLICAS: &str = "+wait";
 
 /// Returns the permissions for all names that begin with `app:`. `more` selects the permissions

@@ -1,4 +1,4 @@
-//! A grant, as data for the request that asks the server how many replicas have it.
+//! The commands about a grant for the request that counts the replicas with this grant.
 
 use std::sync::LazyLock;
 
@@ -9,8 +9,8 @@ use super::scripts::{Script, script};
 
 static TOUCH: LazyLock<Script> = script!("kinds/touch");
 
-/// Two commands about a grant: one command writes the grant again, and the other command checks it.
-/// If Redis no longer has the grant, both commands reply 0 or nil.
+/// Two commands about a grant. One command writes the grant again, and the other command checks
+/// whether it exists. If Redis no longer has the grant, both commands reply 0 or nil.
 #[derive(Clone, Debug)]
 pub(super) struct Granted(pub(super) Evidence);
 
@@ -24,8 +24,8 @@ impl Granted {
     }
 
     /// Returns the commands about a grant that `script` writes again, unchanged, and that `look`
-    /// checks. `EVAL` sends the text of the script, because the text is short and was not loaded on
-    /// this connection.
+    /// checks. `EVAL` sends the text of the script, because the text is short, and this connection
+    /// has not loaded the script.
     pub(super) fn new(script: &Script, keys: &[&str], what: &[u8], look: Cmd) -> Self {
         let mut touch = cmd("EVAL");
         touch.arg(script.text(Channels::Plain)).arg(keys.len()).arg(keys).arg(what);

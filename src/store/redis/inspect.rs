@@ -16,20 +16,20 @@ const MOST: i64 = 1_000;
 /// The largest number of holders whose client info is read.
 const MOST_CLIENTS: usize = 10;
 
-/// A hash of more bytes does not count as a lock: a thousand holders need about half of these
-/// bytes. A reply of 256 KiB would end the connection.
+/// A hash of more bytes does not count as a lock, because a thousand holders need about half of
+/// these bytes. A reply of 256 KiB would end the connection.
 const LARGEST: i64 = 200 * 1024;
 
 /// The reply to `PTTL` if the key does not exist.
 const GONE: i64 = -2;
 
-/// The end that Redisson writes for a permit without a lease.
+/// The end of the lease that Redisson writes for a permit that never expires.
 const NEVER: f64 = 922_337_203_685_477.0;
 
 /// One step of a search at one server.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// Where the search continues. `None` after the last step.
+    /// The cursor of the next step. `None` after the last step.
     pub(crate) next: Option<u64>,
     pub(crate) names: Vec<Name>,
 }
@@ -166,8 +166,8 @@ async fn claims(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
     Ok(())
 }
 
-/// Reads the members of a barrier, if there are any. A member whose time is over is left out: the
-/// next arrival removes it.
+/// Reads the members of a barrier, if there are any. A member whose time is over is left out,
+/// because the next arrival removes it.
 async fn members(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<()> {
     let name = found.name.clone();
     let questions = [
@@ -195,7 +195,7 @@ async fn members(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
     Ok(())
 }
 
-/// Reads a hash: a lock of some kind, or a rate limiter.
+/// Reads the hash of a lock or a rate limiter. Returns `false` if the hash is neither.
 async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
     let (name, key) = (found.name.clone(), found.name.as_str());
     let count = one(store, &name, on("HLEN", key)).await?;
@@ -266,7 +266,7 @@ fn owner_of(field: &str) -> Option<Owner> {
     Owner::new(owner).ok()
 }
 
-/// Reads a string: the number of a semaphore or a latch.
+/// Reads the number of a semaphore or a latch. Returns `false` if the string is not a number.
 async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<bool> {
     let name = found.name.clone();
     let holders = keys::holders(&name);
@@ -286,7 +286,7 @@ async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
     for (member, end) in scored(permits) {
         found.kind = ObjectKind::ExpirableSemaphore;
         let left = seconds(end / 1_000.0).saturating_sub(now);
-        // An expired permit is left out: the next acquisition removes it.
+        // An expired permit is left out, because the next acquisition removes it.
         if !left.is_zero() {
             let remaining = (end < NEVER).then_some(left);
             found.holders.push(Holder::new(permit(&member), 1, remaining));
@@ -327,8 +327,8 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
         on("PTTL", &keys::started(&name)),
     ];
     let mut replies = store.topology.call_all(name.as_str().as_bytes(), &questions).await?;
-    // The server may reject only the last command, because the user lacks the permission for its
-    // key. `next_start_in` then stays unknown.
+    // If the user lacks the permission for the last key, the server rejects only the last command.
+    // In this case, `next_start_in` stays unknown.
     found.next_start_in = replies.pop().as_ref().and_then(millis);
     let replies = replies.into_iter().map(replies::accepted).collect::<Reply<Vec<_>>>()?;
     let [subscribers, token, fair, deadlines, alive, queue, writers] = &replies[..] else {
@@ -384,8 +384,8 @@ fn on(verb: &str, key: &str) -> Cmd {
     cmd(verb).arg(key).clone()
 }
 
-/// Returns the command that reads as many bytes of a string as a number can have, because another
-/// program may have written a long string.
+/// Returns the command that reads the first 21 bytes of a string, which are enough for a number.
+/// Another program may have written a longer string.
 fn start_of(key: &str) -> Cmd {
     on("GETRANGE", key).arg(0).arg(20).clone()
 }

@@ -1,4 +1,4 @@
-//! The names of keys and channels. Some are Redisson's. The others exist only in Leasehold.
+//! The names of keys and channels. Redisson uses some of these names. Only Leasehold uses the rest.
 
 use crate::domain::{Name, Owner};
 
@@ -12,18 +12,18 @@ pub(super) fn client_info(client: &Name) -> String {
     own("leasehold_client__info", client)
 }
 
-/// Returns the key that lives as long as the lease of `owner`, a reader of `name`.
+/// Returns the key that expires with the lease of `owner`, a reader of `name`.
 pub(super) fn reader(name: &Name, owner: &Owner) -> String {
     format!("{}:{}:rwlock_timeout:1", in_slot(name), owner.as_str())
 }
 
-/// Whether `key` is the key that lives as long as the lease of a reader of `name`.
+/// Returns whether `key` is the key that expires with the lease of a reader of `name`.
 #[cfg(feature = "testing")]
 pub(super) fn is_reader(key: &str, name: &Name) -> bool {
     key.strip_prefix(&in_slot(name)).is_some_and(|rest| rest.contains(":rwlock_timeout:"))
 }
 
-/// Returns the key of the waiting writers of `name`, which only Leasehold has.
+/// Returns the key of the waiting writers of `name`. Redisson does not use this key.
 pub(super) fn writers(name: &Name) -> String {
     own("leasehold_rwlock__writers", name)
 }
@@ -51,8 +51,8 @@ pub(super) fn suffixed(name: &Name, suffix: &str) -> String {
 pub(super) fn in_slot(name: &Name) -> String {
     match name.as_str().contains('{') {
         true => name.as_str().to_owned(),
-        // `concat` is faster than `format!`, with which this function took 4 % of the instructions
-        // of an acquisition and its release.
+        // `concat` is faster than `format!`. With `format!`, this function took 4 % of the
+        // instructions of an acquisition and its release.
         false => ["{", name.as_str(), "}"].concat(),
     }
 }
@@ -62,13 +62,13 @@ pub(super) fn leases(name: &Name) -> String {
     suffixed(name, "timeout")
 }
 
-/// Returns the channel to which queued clients of `name` subscribe. It has no messages: scripts
-/// count its subscribers.
+/// Returns the channel to which queued clients of `name` subscribe. The channel has no messages,
+/// because scripts only count its subscribers.
 pub(super) fn queuers(name: &Name) -> String {
     own("leasehold_lock__channel", name)
 }
 
-/// Returns the key of the queue for `name`.
+/// Returns the key of the wait queue of the lock `name`.
 pub(super) fn queue(name: &Name) -> String {
     own("leasehold_lock__queue", name)
 }
@@ -171,14 +171,13 @@ pub(super) fn claimants(name: &Name) -> String {
     own("leasehold_queue__claimants", name)
 }
 
-/// Returns the key of the elements of the queue `name` that were set aside, because no worker can
-/// use them: they are unreadable or too long.
+/// Returns the key of the elements of the queue `name` that were set aside, because they are
+/// unreadable or too long.
 pub(super) fn aside(name: &Name) -> String {
     own("leasehold_queue__aside", name)
 }
 
-/// Returns the name of a queue, if `key` has the claims of the queue, or its elements that were set
-/// aside.
+/// Returns the name of a queue, if `key` has claims or set-aside elements of the queue.
 fn queue_of(key: &str) -> Option<&str> {
     let rest = key.strip_prefix("leasehold_queue__")?;
     let own = ["claims:", "claimants:", "aside:"].iter().find_map(|it| rest.strip_prefix(it))?;
@@ -191,8 +190,7 @@ fn barrier_of(key: &str) -> Option<&str> {
     name_in(["members:", "inside:"].iter().find_map(|it| rest.strip_prefix(it))?)
 }
 
-/// Returns the key that exists as long as `leasehold run --once-per` must not start its command
-/// again.
+/// Returns the key that expires when `leasehold run --once-per` may start its command again.
 pub(super) fn started(name: &Name) -> String {
     own("leasehold_run__started", name)
 }
@@ -202,7 +200,7 @@ pub(super) fn started_of(key: &str) -> Option<&str> {
     name_in(key.strip_prefix("leasehold_run__started:")?)
 }
 
-/// Returns the name in a key that [`own`] makes, without the prefix and the first colon.
+/// Returns the name in a key of [`own`]. `rest` is the key without its prefix and the first colon.
 fn name_in(rest: &str) -> Option<&str> {
     match rest.strip_prefix(':') {
         Some(name) => Some(name),
@@ -210,8 +208,8 @@ fn name_in(rest: &str) -> Option<&str> {
     }
 }
 
-/// Returns the name of the object that `key` shows. Some objects may have only a helper key: a fair
-/// lock its queue of waiters, a queue its claims, a barrier its members, and a lock the record of a
+/// Returns the name under which a search lists `key`. Some objects may have only a helper key: the
+/// waiters of a fair lock, the claims of a queue, the members of a barrier, or the record of a
 /// command.
 pub(super) fn shown_name(key: &str) -> Option<&str> {
     if let Some(name) = queue_of(key).or_else(|| barrier_of(key)).or_else(|| started_of(key)) {
@@ -224,7 +222,7 @@ pub(super) fn shown_name(key: &str) -> Option<&str> {
     (!is_derived(key)).then_some(key)
 }
 
-/// Returns whether the key belongs to an object whose name is not the key itself.
+/// Returns whether the key belongs to an object with another name than the key.
 fn is_derived(key: &str) -> bool {
     let of_a_tag = key.split_once('}').is_some_and(|(_, rest)| {
         [":timeout", ":permits", ":value"].iter().any(|it| rest.contains(it))
@@ -238,7 +236,7 @@ pub(super) fn pushes(name: &Name) -> String {
     own("leasehold_queue__channel", name)
 }
 
-/// Returns the key with the time at which the throttle `name` has its whole burst again.
+/// Returns the key with the time at which the whole burst of the throttle `name` is free again.
 pub(super) fn throttle(name: &Name) -> String {
     own("leasehold_throttle", name)
 }
@@ -260,8 +258,8 @@ fn own(prefix: &str, name: &Name) -> String {
     let name = name.as_str();
     match name.contains('{') {
         true => [prefix, "::", name].concat(),
-        // `concat` is faster than `format!`, with which the four keys of a release took a tenth of
-        // its instructions.
+        // `concat` is faster than `format!`. With `format!`, the four keys of a release took a
+        // tenth of its instructions.
         false => [prefix, ":{", name, "}"].concat(),
     }
 }
@@ -428,8 +426,8 @@ mod tests {
         }
     }
 
-    /// Returns the part that Redis hashes: the text in the first braces. If this is empty, Redis
-    /// hashes the whole key.
+    /// Returns the part that Redis hashes: the text in the first braces. If this text is empty,
+    /// Redis hashes the whole key.
     fn tag(key: &str) -> &str {
         let Some((_, after)) = key.split_once('{') else { return key };
         match after.split_once('}') {

@@ -1,6 +1,7 @@
 //! A simulated server in this process, for the tests of programs that use locks.
 //!
-//! Clients use the simulated server by the same code as a real one, but no bytes leave the process.
+//! Clients use a simulated server and a real server by the same code, but no bytes leave the
+//! process.
 
 use std::fmt;
 
@@ -29,7 +30,7 @@ use crate::domain::Name;
 /// let guard = client.lock("nightly-close")?.acquire().await?;
 /// store.lose("nightly-close"); // as a failover would
 ///
-/// // the next renewal finds out: ten seconds later, at once under a paused clock
+/// // the next renewal detects the loss: after ten seconds, but at once under a paused clock
 /// assert_eq!(guard.lost().await, LostReason::NotOwned);
 /// assert!(!guard.is_held());
 /// # Ok(()) }
@@ -62,10 +63,10 @@ impl MemoryStore {
 
     /// Deletes the holds of `name` without a message, and returns whether `name` was held.
     ///
-    /// This happens in Redis after a restart without its data, or after a failover before the
-    /// replica has the hold. The held permits of an expirable semaphore become free. A semaphore
-    /// with held permits is deleted. The claimed elements of a queue go back to its head.
-    /// The members of a barrier hold nothing: use [`lose_everything`](Self::lose_everything).
+    /// Redis loses holds in a restart without its data, or in a failover before the replica has the
+    /// hold. The held permits of an expirable semaphore become free. A semaphore with held permits
+    /// is deleted. The claimed elements of a queue go back to its head. The members of a barrier
+    /// hold nothing, so use [`lose_everything`](Self::lose_everything) for a barrier.
     ///
     /// # Examples
     ///
@@ -95,7 +96,7 @@ impl MemoryStore {
         leased || claimed || counted || held
     }
 
-    /// Frees the held permits of `name`. Returns whether there were any.
+    /// Frees the held permits of `name`. Returns whether any permits were held.
     fn lose_leases(&self, name: &Name) -> bool {
         let leases = keys::leases(name);
         let Some(held) = self.server.zset(&leases) else { return false };
@@ -106,7 +107,7 @@ impl MemoryStore {
         true
     }
 
-    /// Puts the claimed elements of the queue `name` back. Returns whether there were any.
+    /// Puts the claimed elements back into the queue `name`. Returns whether any were claimed.
     fn lose_claims(&self, name: &Name) -> bool {
         let claims = keys::claims(name);
         let Some(owners) = self.server.hash(&claims) else { return false };
@@ -137,9 +138,9 @@ impl MemoryStore {
         self.server.forget_everything();
     }
 
-    /// Stops the server as SIGSTOP does: it does not reply until [`resume`](Self::resume).
+    /// Stops the server, like SIGSTOP. The server does not reply until [`resume`](Self::resume).
     ///
-    /// A client gives a request up after its `request_timeout`, which is 3 seconds by default.
+    /// A call that does not wait fails after the `request_timeout` of its client. Default: 3 s.
     ///
     /// # Examples
     ///

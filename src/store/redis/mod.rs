@@ -49,7 +49,7 @@ fn slot_of_name(name: &Name) -> u16 {
 /// The result of a request.
 type Reply<T> = Result<T, Failure>;
 
-/// Redis: a server, or a cluster of them.
+/// Redis as one server, or as a cluster.
 #[derive(Debug)]
 pub(crate) struct RedisStore {
     topology: Topology<Table>,
@@ -126,12 +126,12 @@ impl RedisStore {
         self.topology.unlisten(object);
     }
 
-    /// Sets the subscriber that receives the events.
+    /// Sets the subscriber that receives the events of this store.
     pub(crate) fn send_to(&self, subscriber: Weak<dyn Subscriber<Event>>) {
         self.topology.send_to(subscriber);
     }
 
-    /// Starts the tasks of the store again, on the current runtime, if their runtime has ended.
+    /// If the runtime of the store's tasks has ended, restarts the tasks on the current runtime.
     pub(crate) fn keep_up(&self) {
         self.topology.keep_up();
     }
@@ -165,8 +165,8 @@ impl RedisStore {
         self.topology.losses()
     }
 
-    /// Returns why the server of `name` does not grant requests now, if this is known: the server
-    /// is unreachable, or temporarily rejects requests.
+    /// Returns why the server of `name` grants no requests now: it is unreachable, or temporarily
+    /// rejects requests. Returns `None` if no such reason is known.
     pub(crate) fn unavailability(&self, name: &Name) -> Option<Failure> {
         self.topology.unavailability(slot_of_name(name))
     }
@@ -238,7 +238,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn rejected_renewals_stop_no_renewals_of_other_names() {
-        // given a hundred holds; from now on, the server rejects the renewals of the first forty
+        // given a hundred holds, and a server that now rejects the renewals of the first forty
         fastrand::seed(7);
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
@@ -314,8 +314,8 @@ mod tests {
         waiter.acquire(&wanted, Some(Place::Listening)).await.unwrap();
 
         let published = announcements(&twin);
-        // and the lock stays reserved for the waiter; without this, the releasing client would
-        // acquire the lock first
+        // the lock stays reserved for the waiter, because otherwise the releasing client would
+        // acquire it first
         mute.release(&held, ReleaseMode::HandOver).await.unwrap();
         let published = published.lock().unwrap().clone();
         assert_eq!(published, ["PUBLISH redisson_lock__channel:{door} 0"]);
@@ -364,9 +364,9 @@ mod tests {
         assert!(twin.keys_without_ttl().is_empty());
     }
 
-    /// A record is from the future if the clock was set back, or after a failover to a server with
-    /// a slower clock. Once, such a record prevented every yield window until the time of the
-    /// record.
+    /// The record of the last yield window is from the future if the clock was set back, or after a
+    /// failover to a server with a slower clock. Once, such a record prevented every yield window
+    /// until the time of the record.
     #[tokio::test(start_paused = true)]
     async fn yield_record_from_the_future_delays_no_yield_window() {
         let twin = Twin::new(7);
@@ -456,7 +456,7 @@ mod tests {
         assert!(matches!(connected, Some(Err(Error::NoRuntime))));
     }
 
-    /// Once, an internal wake-up of the connection, such as that of `unlisten`, counted as a reply
+    /// Once, an internal wake-up of the connection, for example by `unlisten`, counted as a reply
     /// of the server.
     #[tokio::test(start_paused = true)]
     async fn silent_subscription_connection_is_found_under_load() {

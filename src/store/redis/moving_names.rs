@@ -18,8 +18,8 @@ use crate::domain::{Claim, Object, Owner, Verdict};
 /// How long a test waits at most. A busy machine may need this time.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A table of DNS names: the ports of this machine to which each name leads now, and how often
-/// clients have resolved the name.
+/// A table of DNS names: the ports of this machine to which each name currently leads, and how
+/// often clients have resolved the name.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<HashMap<String, Entry>>>);
 
@@ -42,7 +42,7 @@ impl Book {
         ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect()
     }
 
-    /// Settings of a client that resolves names by this table.
+    /// Returns the settings of a client that resolves names by this table.
     fn settings(&self) -> Settings {
         let book = self.clone();
         let command_timeout = Duration::from_secs(1);
@@ -110,8 +110,8 @@ async fn moved_server_is_found_at_its_new_address() {
     assert_eq!(connections(&old), 0);
 }
 
-/// A managed endpoint moves to a new primary as the name in this test does. The old primary stays
-/// up, and accepts no writes.
+/// Like the name in this test, a managed endpoint moves to a new primary. The old primary stays up,
+/// but accepts no writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_follows_an_endpoint_to_the_new_primary() {
     let primary = Redis::start();

@@ -17,8 +17,8 @@ use crate::domain::{Failure, Kind, Outcome, Owner, Renewal};
 const MOST_PARTS: usize = 32;
 
 impl RedisStore {
-    /// Sends `request`, whose script renews all these holds. Adds the field and the new lease of
-    /// each hold to the request. A lease of 0 only checks the hold.
+    /// Adds the field and the new lease of each hold to `request`, and sends the request. Its
+    /// script renews all these holds. With a lease of 0, the script only checks the hold.
     pub(super) async fn renew_by<'a, F: ToRedisArgs>(
         &self,
         mut request: Request<'_>,
@@ -63,8 +63,8 @@ impl RedisStore {
     }
 
     /// Renews the holds in halves, quarters and so on, so that a rejected hold affects only few
-    /// others. If there are too many parts, the last holds are not renewed. The order of the halves
-    /// is random, so that these are not always the same holds.
+    /// other holds. If there are too many parts, the last holds are not renewed. The order of the
+    /// halves is random, so that the last holds are not always the same.
     async fn renew_in_parts(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let mut outcomes = vec![Outcome::Unknown; renewals.len()];
         let mut parts: Vec<_> = std::iter::once(0..renewals.len()).collect();

@@ -1,5 +1,5 @@
-//! Parses the replies that several kinds share. All other replies are parsed next to their
-//! requests.
+//! Parses the replies that several kinds of objects share. The code of a request parses all other
+//! replies.
 
 use std::{collections::BTreeSet, num::NonZero, time::Duration};
 
@@ -65,7 +65,7 @@ pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
     }
 }
 
-/// Parses the value of a key as a number. If the value is another text, the failure says so.
+/// Parses the value of a key as a number. If the value is not a number, the failure says so.
 pub(super) fn number_there(reply: &Value) -> Result<i64, Failure> {
     match (number(reply), reply) {
         (Err(_), Value::BulkString(_)) => Err(no_number()),
@@ -83,7 +83,7 @@ pub(super) fn no_number() -> Failure {
     Failure::WrongType { found: "text, not a number".to_owned() }
 }
 
-/// Adds the `keys` of a request to its rejection, if the user lacks a permission for one of them.
+/// Adds the `keys` of a request to its rejection, if the user lacks permission for one of the keys.
 pub(super) fn naming_keys(refused: Failure, keys: &[impl AsRef<[u8]>]) -> Failure {
     match refused {
         Failure::Refused { code, message, command }
@@ -143,7 +143,7 @@ pub(super) fn outcome(reply: &Value) -> Result<Outcome, Failure> {
     }
 }
 
-/// Returns one outcome for each of `asked` renewals.
+/// Parses the reply to `asked` renewals. Returns one outcome for each renewal.
 pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Failure> {
     match reply {
         Value::Array(replies) if replies.len() == asked => replies.iter().map(outcome).collect(),
@@ -151,7 +151,8 @@ pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Fail
     }
 }
 
-/// Parses the reply to a release that is published to all waiters. Returns whether it ended a hold.
+/// Parses the reply to a release that is published to all waiters. Returns whether the release
+/// ended a hold.
 pub(super) fn freed(reply: &Value, name: &Name) -> Result<bool, Failure> {
     match reply {
         Value::Int(0) => Ok(false),
@@ -184,7 +185,7 @@ pub(super) fn count(reply: &Value) -> Result<u32, Failure> {
     }
 }
 
-/// Reads `{}` or `{pttl, owner, count}`.
+/// Parses the holder in a reply: `{}` for none, or `{pttl, owner, count}`.
 pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
     let Value::Array(parts) = reply else { return Err(unreadable(reply)) };
     let (pttl, owner, count) = match parts.as_slice() {
@@ -199,8 +200,8 @@ pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
     Ok(Some(Holder::new(owner, self::count(count)?, remaining)))
 }
 
-/// Reads from a notification how long to wait before the next request: its number of milliseconds.
-/// An unknown message means zero.
+/// Returns how long to wait before the next request, from the milliseconds in a notification. For
+/// an unknown message, returns zero.
 pub(super) fn ask_after(message: &Value) -> Duration {
     const LONGEST: Duration = Duration::from_secs(1);
     let millis = text(message).filter(|text| text.len() <= 6).and_then(|text| text.parse().ok());

@@ -29,8 +29,8 @@ pub(crate) async fn reports(store: &RedisStore) -> Vec<ServerReport> {
     all.into_values().collect()
 }
 
-/// Asks each server whether `user` may call `command`. Returns the reply of each server, or its
-/// failure.
+/// Asks each server whether `user` may call `command`. Returns the reply or the failure of each
+/// server.
 pub(crate) async fn dry_run(
     store: &RedisStore,
     user: &str,

@@ -104,8 +104,8 @@ impl RedisStore {
         self.announced::<K, _>(name, self.ask(request.read(replies::number))).await
     }
 
-    /// Returns `reply`. If the message of the script reached no client because the slot
-    /// is migrating, publishes another message that wakes the waiters.
+    /// Returns `reply`. If the message of the script reached no client because the slot is
+    /// migrating, publishes another message that wakes the waiters.
     pub(super) async fn announced<K: InRedis, T>(
         &self,
         name: &Name,
@@ -134,8 +134,8 @@ impl RedisStore {
         }
     }
 
-    /// Makes all waiters send a request. If this fails, the timers of the waiters make them send a
-    /// request later.
+    /// Publishes a message that makes all waiters send a request. If the message fails, the waiters
+    /// send a request later, by their timers.
     async fn wake<K: InRedis>(&self, name: &Name) {
         let Ok(channels) = self.topology.channels().await else { return };
         if !K::wakes_now(self, name).await {
@@ -154,7 +154,7 @@ impl RedisStore {
         self.ask(request.read(replies::number_there)).await
     }
 
-    /// Parses the reply to a request for permits or an element, if none is free: `{pttl}`.
+    /// Parses `{pttl}`, the reply to a request for permits or an element if none is free.
     pub(super) fn busy(&self, reply: &Value, name: &Name) -> Reply<Verdict> {
         const UNSET: i64 = -2;
         let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };

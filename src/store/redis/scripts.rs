@@ -12,7 +12,7 @@ pub(super) struct Script {
     /// The name of the file, without the folder.
     name: &'static str,
     plain: Hashed,
-    /// The script for sharded channels, if it publishes messages or counts subscribers.
+    /// The text for sharded channels, if the script publishes messages or counts subscribers.
     sharded: Option<Hashed>,
 }
 
@@ -22,11 +22,11 @@ struct Hashed {
     text: Cow<'static, str>,
 }
 
-/// The scripts that a kind of object has.
+/// The scripts that a kind of objects uses.
 pub(super) type Scripts = &'static [&'static LazyLock<Script>];
 
-/// Creates a script from files. The last file is the script itself; the files before it have
-/// functions that it shares with other scripts. Paths are relative to the folder of the caller.
+/// Creates a script from files. The last file is the script itself. The earlier files have
+/// functions that several scripts share. Paths are relative to the folder of the caller.
 macro_rules! script {
     ($($file:literal),+) => {
         LazyLock::new(|| Script::of_leasehold(
@@ -38,8 +38,8 @@ macro_rules! script {
 
 pub(super) use script;
 
-/// Returns these scripts in the form in which a new connection loads them. A script that several
-/// kinds of objects have is loaded once.
+/// Returns the scripts in the form in which a new connection loads them. A script that several
+/// kinds of objects use is loaded once.
 pub(super) fn preloads(of: &[Scripts], channels: Channels) -> Vec<Preload> {
     let preload = |script: &'static Script| {
         let Hashed { hash, text } = script.on(channels);
@@ -114,8 +114,8 @@ impl Script {
     }
 }
 
-/// Begins a command, with a buffer that is large enough for most commands. A buffer that grows in
-/// steps would be copied several times.
+/// Begins a command with a buffer that is large enough for most commands, because a buffer that
+/// grows in steps would be copied several times.
 pub(super) fn command_with_space(name: &str) -> Cmd {
     let mut command = Cmd::with_capacity(8, 256);
     command.arg(name);

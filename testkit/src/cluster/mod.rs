@@ -2,7 +2,7 @@
 //!
 //! Each node is a [`Redis`], which a test can pause, kill and start again. Plain commands make the
 //! nodes a cluster: first masters get their slots, then all nodes meet, then replicas choose their
-//! masters. A node remembers the other nodes over a restart.
+//! masters. A node still knows the other nodes after a restart.
 //!
 //! The mutex of the nodes guards only the list of nodes. No command is sent while the mutex is
 //! locked.
@@ -66,7 +66,7 @@ pub enum Failover {
 }
 
 impl Failover {
-    /// The option of the command. A failover with the primary's agreement needs none.
+    /// The option of `CLUSTER FAILOVER`. A failover with the primary's agreement needs no option.
     fn word(self) -> Option<&'static str> {
         match self {
             Self::Agreed => None,
@@ -81,7 +81,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If there is no Redis on this machine, or one does not start.
+    /// If there is no Redis on this machine, or a server does not start.
     pub fn start() -> Self {
         Self::options().start()
     }
@@ -91,12 +91,12 @@ impl Cluster {
         ClusterOptions::default()
     }
 
-    /// Returns the slot of a key: that of the text in its first braces, or of the whole key.
+    /// Returns the slot of a key: the slot of the text in its first braces, or of the whole key.
     pub fn slot_of(key: &str) -> u16 {
         slot_of(key)
     }
 
-    /// Returns a key that starts with `prefix` and belongs to this node, which must be a master.
+    /// Returns a key that starts with `prefix` and belongs to `node`, which must be a master.
     ///
     /// # Panics
     ///
@@ -106,14 +106,14 @@ impl Cluster {
     pub fn key_on(&self, node: &Redis, prefix: &str) -> String {
         let view = View::of(node).expect("the node replies");
         assert!(!view.me().slots.is_empty(), "this node owns no slot");
-        assert!(!prefix.contains('{'), "`{prefix}` chooses the slot");
+        assert!(!prefix.contains('{'), "the braces in `{prefix}` decide the slot");
         let mut keys = (0..).map(|number: u32| format!("{prefix}{number}"));
         let is_there = |key: &String| view.owner_of(slot_of(key)) == Some(&view.own);
         keys.find(is_there).expect("the range of numbers has no end")
     }
 
-    /// All nodes. At the start, the masters come first, then one replica of each master in the same
-    /// order, then a second replica of each, and so on.
+    /// All nodes. At the start, the masters come first. One replica of each master follows in the
+    /// same order, then a second replica of each master, and so on.
     pub fn nodes(&self) -> Vec<Arc<Redis>> {
         self.list().iter().map(|node| Arc::clone(&node.redis)).collect()
     }
@@ -136,7 +136,7 @@ impl Cluster {
         self.running().into_iter().filter(|node| View::of(node).is_some_and(follows)).collect()
     }
 
-    /// The node that has a slot. Waits until all running nodes agree on it.
+    /// The node that has a slot. Waits until all running nodes agree on this node.
     ///
     /// # Panics
     ///
@@ -160,7 +160,7 @@ impl Cluster {
         self.running().into_iter().find(is_it)
     }
 
-    /// Returns `127.0.0.1:PORT` of each node, as it announces itself: the TLS port if nodes use
+    /// Returns the announced address `127.0.0.1:PORT` of each node, with the TLS port if nodes use
     /// TLS.
     pub fn addresses(&self) -> Vec<String> {
         let nodes = self.nodes();
@@ -176,8 +176,8 @@ impl Cluster {
 
     /// The port at which other nodes and clients find this node.
     ///
-    /// With [links](ClusterOptions::links) it is not the node's own port, but that of a proxy. A
-    /// client with [links of its own](Links::client) must translate it.
+    /// With [links](ClusterOptions::links), this is the port of a proxy. A client with [links of
+    /// its own](Links::client) must translate the port.
     ///
     /// # Panics
     ///
@@ -213,7 +213,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If it takes longer than a minute. The message shows what each node knows.
+    /// If the nodes do not agree within a minute. The message shows what each node knows.
     #[track_caller]
     pub fn wait_until_ok(&self) {
         let started = clock();
@@ -228,7 +228,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If the replica rejects the command, or if it takes longer than 30 seconds.
+    /// If the replica rejects the command, or if the nodes do not agree within 30 seconds.
     #[track_caller]
     pub fn fail_over(&self, replica: &Redis, how: Failover) {
         let view = View::of(replica).expect("the replica replies");
@@ -236,8 +236,8 @@ impl Cluster {
         let slot = *slots.first().expect("the primary of the replica has slots").start();
         let mut words = vec!["CLUSTER", "FAILOVER"];
         words.extend(how.word());
-        // A replica gives up if it does not get enough votes within five seconds. So the command is
-        // repeated.
+        // A replica cancels its failover if it gets too few votes within five seconds. So the
+        // command is repeated.
         let ask = || {
             let reply = replica.access().command(&words).expect("the replica replies");
             assert!(!reply.is_error() || !replica.is_replica(), "{words:?}: {reply:?}");
@@ -246,7 +246,7 @@ impl Cluster {
         eventually_with_requests("the replica is the primary", CHANGE, GIVEN_UP, ask, agreed);
     }
 
-    /// Returns the migration of a slot to the node `to`. The test calls its steps.
+    /// Returns the migration of a slot to the node `to`. The test calls the steps of the migration.
     ///
     /// # Panics
     ///
@@ -333,7 +333,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// As [`Redis::user`] does.
+    /// For the same reasons as [`Redis::user`].
     #[track_caller]
     pub fn user(&self, name: &str, rights: &[&str]) {
         for node in self.running() {
@@ -360,9 +360,9 @@ impl Cluster {
         eventually("the nodes agree on the new owner", CHANGE, || self.all_name(slot, id));
     }
 
-    /// Whether all running nodes consider the node `id` the owner of a slot, and have its current
+    /// Whether all running nodes consider the node `id` the owner of a slot, and know its current
     /// epoch. A node with an older epoch of `id` would accept a late message of the previous owner.
-    /// When the slot comes back to such a node, other nodes would reject its claim.
+    /// If the slot later moved to this node, other nodes would reject its claim.
     fn all_name(&self, slot: u16, id: &str) -> bool {
         let Some(views) = self.views() else { return false };
         let epochs: BTreeSet<_> =
@@ -409,7 +409,7 @@ impl Cluster {
     }
 }
 
-/// Returns whether a node reports that the cluster is healthy, and is in sync if it is a replica.
+/// Returns whether a node reports a healthy cluster. A replica must also be in sync.
 fn is_well(node: &Redis) -> bool {
     let info = node.ask(&["CLUSTER", "INFO"]);
     let is_ok = info.is_some_and(|info| info.text().contains("cluster_state:ok"));
@@ -418,11 +418,11 @@ fn is_well(node: &Redis) -> bool {
 }
 
 impl ClusterOptions {
-    /// Starts all nodes and waits until they are a cluster.
+    /// Starts all nodes and waits until they form a cluster.
     ///
     /// # Panics
     ///
-    /// If there is no Redis on this machine, or one does not start with these settings.
+    /// If there is no Redis on this machine, or a server does not start with these settings.
     pub fn start(self) -> Cluster {
         let mut options = self.node_options.of_kind(Kind::Node(self.node_timeout.as_millis()));
         if options.tls {
@@ -462,7 +462,8 @@ impl Cluster {
     fn meet(&self) {
         let nodes = self.running();
         let (first, others) = nodes.split_first().expect("the cluster has a node");
-        // If a node replies late, the first node forgets it. So the introduction is repeated.
+        // If a node replies late, the first node forgets this node. So the introduction is
+        // repeated.
         let meet = || others.iter().for_each(|node| self.introduce(first, node));
         let all_known = |view: &View| view.well() >= nodes.len();
         let all_met = || self.views().is_some_and(|views| views.iter().all(all_known));
@@ -506,7 +507,7 @@ fn announce(node: &Redis, name: &str, links: &Links) {
 
 const AGREEMENT: Duration = Duration::from_secs(60);
 const CHANGE: Duration = Duration::from_secs(60);
-/// The time after which a request is repeated, because the node has given up the attempt.
+/// The time after which a request is repeated, because the node has cancelled the attempt.
 const GIVEN_UP: Duration = Duration::from_secs(6);
 /// The pause between two checks of the nodes.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Cluster;
 use crate::server::Redis;
 
-/// A slot that migrates. A test calls the steps, and can stop between them.
+/// A slot that migrates. A test calls the steps, and can stop between two steps.
 ///
 /// # Examples
 ///
@@ -19,7 +19,7 @@ use crate::server::Redis;
 ///
 /// let moving = cluster.moving(slot, to);
 /// moving.open();
-/// // Keys that are still at the old owner are served there, others ask the new one.
+/// // The old owner serves its keys, and redirects requests for other keys with `ASK`.
 /// assert!(from.command(&["GET", "key"]).error().starts_with("ASK"));
 /// moving.carry_all();
 /// moving.close();
@@ -35,7 +35,7 @@ pub struct SlotMove<'a> {
 }
 
 impl SlotMove<'_> {
-    /// Makes the new owner import the slot, and the old one migrate it.
+    /// Makes the new owner import the slot, and the old owner migrate it.
     ///
     /// # Panics
     ///
@@ -63,7 +63,7 @@ impl SlotMove<'_> {
         keys.len()
     }
 
-    /// Moves all keys that are left.
+    /// Moves all remaining keys.
     ///
     /// # Panics
     ///
@@ -73,8 +73,8 @@ impl SlotMove<'_> {
         while self.carry(MANY) > 0 {}
     }
 
-    /// Sends the new owner of the slot to all primaries. Then waits until every node has received
-    /// the same fact from the new owner itself.
+    /// Sends the id of the new owner to all primaries. Then waits until every node has received the
+    /// change from the new owner itself.
     ///
     /// # Panics
     ///
@@ -86,8 +86,8 @@ impl SlotMove<'_> {
         let others = self.cluster.masters();
         let is_other =
             |node: &&Arc<Redis>| ![self.from.port(), self.to.port()].contains(&node.port());
-        // The new owner comes first. Otherwise another node could redirect a client to the new
-        // owner before the new owner takes requests for the slot.
+        // The new owner gets the command first. Otherwise another node could redirect a client to
+        // the new owner before the new owner takes requests for the slot.
         for node in [&self.to, &self.from].into_iter().chain(others.iter().filter(is_other)) {
             let reported = node.access().command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
             let reported = reported.expect("the node replies");

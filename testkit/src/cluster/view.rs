@@ -20,8 +20,8 @@ pub(super) struct Member {
     pub(super) is_master: bool,
     /// The id of the node's master, or an empty text.
     pub(super) master: String,
-    /// If two nodes claim a slot, the one with the higher epoch has it. A replica has the epoch of
-    /// its master.
+    /// If two nodes claim a slot, the node with the higher epoch has the slot. A replica has the
+    /// epoch of its master.
     pub(super) epoch: u64,
     pub(super) slots: Vec<RangeInclusive<u16>>,
 }
@@ -36,7 +36,7 @@ impl View {
         Some(Self { own: own.to_owned(), members })
     }
 
-    /// The reporting node.
+    /// The node that reported this view.
     pub(super) fn me(&self) -> &Member {
         &self.members[&self.own]
     }
@@ -56,7 +56,7 @@ impl Member {
     fn read(line: &str) -> Self {
         let words: Vec<_> = line.split(' ').collect();
         let [_, flags, master, _, _, epoch, link, slots @ ..] = &words[..] else {
-            panic!("no line of CLUSTER NODES: {line}")
+            panic!("not a line of CLUSTER NODES: {line}")
         };
         let is = |flag: &str| flags.split(',').any(|it| it == flag);
         let wrong = ["fail", "fail?", "handshake", "noaddr"].into_iter().any(is);

@@ -89,6 +89,6 @@ fn listen(number: usize, sentinel: &Redis, tell: Sender<Event>) -> TcpStream {
 fn next_message(connection: &mut Connection) -> Option<(String, String)> {
     match connection.next_reply().ok()?.list() {
         [_, _, Reply::Text(name), Reply::Text(text)] => Some((name.clone(), text.clone())),
-        other => panic!("no message of a Sentinel: {other:?}"),
+        other => panic!("not a message of a Sentinel: {other:?}"),
     }
 }

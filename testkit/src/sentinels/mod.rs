@@ -1,9 +1,9 @@
 //! A master, its replicas, and the Sentinels that watch them.
 //!
 //! Each server and each Sentinel is a [`Redis`], which a test can pause, kill and start again. When
-//! all servers run, commands tell the Sentinels which primary to watch. A Sentinel stores its state
-//! in a file, and reads this file after a restart. Sentinels act by timers, so they take seconds to
-//! find each other. If a replaced master comes back, Sentinels need about ten seconds to make it a
+//! all servers run, commands make the Sentinels watch the primary. A Sentinel stores its state in a
+//! file, and reads this file after a restart. Sentinels act by timers, so they take seconds to find
+//! each other. If a replaced master comes back, Sentinels need about ten seconds to make it a
 //! replica. During [`wait_until_agreed`](Sentinels::wait_until_agreed), they need less time.
 
 mod events;
@@ -52,7 +52,7 @@ impl Sentinels {
     ///
     /// # Panics
     ///
-    /// If there is no Redis on this machine, or one does not start.
+    /// If there is no Redis on this machine, or a server does not start.
     pub fn start() -> Self {
         Self::options().start()
     }
@@ -99,8 +99,8 @@ impl Sentinels {
         format!("{scheme}-sentinel://{}/{}", self.addresses().join(","), self.name)
     }
 
-    /// The port at which Sentinels know this one of the [servers](Self::servers). They return this
-    /// port to clients.
+    /// The port of the server with this index in [servers](Self::servers), as Sentinels know it.
+    /// Sentinels return this port to clients.
     pub fn announced_port(&self, server: usize) -> u16 {
         announced_port(&self.servers[server], &server_name(server), self.links.as_ref())
     }
@@ -110,7 +110,7 @@ impl Sentinels {
     ///
     /// # Panics
     ///
-    /// If they do not agree within 30 seconds.
+    /// If the Sentinels and this server do not agree within 30 seconds.
     #[track_caller]
     pub fn master(&self) -> &Redis {
         &self.servers[self.master_number()]
@@ -139,12 +139,12 @@ impl Sentinels {
         (0..self.servers.len()).find(|server| self.announced_port(*server) == port)
     }
 
-    /// Makes the Sentinels replace a healthy master, and returns the new master. The old master
-    /// learns of the failover later, and takes writes until then.
+    /// Makes the Sentinels replace a healthy master, and returns the new master. The old master is
+    /// demoted later, and takes writes until then.
     ///
     /// # Panics
     ///
-    /// If it takes longer than 30 seconds.
+    /// If the failover takes longer than 30 seconds.
     #[track_caller]
     pub fn fail_over(&self) -> &Redis {
         let old = self.master_number();
@@ -163,7 +163,7 @@ impl Sentinels {
     ///
     /// # Panics
     ///
-    /// If it takes longer than 30 seconds.
+    /// If the Sentinels do not agree within 30 seconds.
     #[track_caller]
     pub fn wait_for_master_other_than(&self, old: usize) -> &Redis {
         let mut new = None;
@@ -180,14 +180,14 @@ impl Sentinels {
     ///
     /// # Panics
     ///
-    /// If it takes longer than a minute. The message shows the views of the Sentinels.
+    /// If the Sentinels do not agree within a minute. The message shows the views of the Sentinels.
     #[track_caller]
     pub fn wait_until_agreed(&self) {
         let _hurried = Hurried::all(&self.sentinels);
         let started = clock();
         while !self.is_agreed() {
             let views: Vec<_> = self.views();
-            assert!(started.elapsed() < AGREEMENT, "no agreement, but {views:#?}");
+            assert!(started.elapsed() < AGREEMENT, "the Sentinels do not agree: {views:#?}");
             sleep(PAUSE);
         }
     }
@@ -206,7 +206,7 @@ impl Sentinels {
     ///
     /// # Panics
     ///
-    /// As [`Redis::user`] does.
+    /// For the same reasons as [`Redis::user`].
     #[track_caller]
     pub fn user(&self, name: &str, rights: &[&str]) {
         user_at(&self.servers, name, rights);
@@ -216,7 +216,7 @@ impl Sentinels {
     ///
     /// # Panics
     ///
-    /// As [`Redis::user`] does.
+    /// For the same reasons as [`Redis::user`].
     #[track_caller]
     pub fn sentinel_user(&self, name: &str, rights: &[&str]) {
         user_at(&self.sentinels, name, rights);
@@ -226,7 +226,7 @@ impl Sentinels {
     ///
     /// # Panics
     ///
-    /// If they were started without TLS.
+    /// If the servers were started without TLS.
     pub fn ca_pem(&self) -> String {
         self.servers[0].ca_pem()
     }
@@ -381,7 +381,7 @@ impl Drop for Hurried<'_> {
     }
 }
 
-/// Sets the intervals in which Sentinels announce themselves and check servers, in milliseconds.
+/// Sets the intervals at which Sentinels announce themselves and check servers. The unit is 1 ms.
 /// Before Redis 7, these intervals cannot be set.
 fn every(sentinels: &[Redis], hello: &str, look: &str) {
     for sentinel in sentinels {

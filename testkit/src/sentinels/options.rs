@@ -70,8 +70,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Puts [links](crate::Links) between all servers and Sentinels. Servers are called `redis-0`
-    /// and so on, Sentinels `sentinel-0` and so on.
+    /// Puts [links](crate::Links) between all servers and Sentinels. The servers are called
+    /// `redis-0` and so on. The Sentinels are called `sentinel-0` and so on.
     pub fn links(mut self) -> Self {
         self.linked = true;
         self
@@ -103,7 +103,8 @@ impl SentinelsOptions {
     }
 
     /// Settings of every Sentinel. If the servers use TLS, these settings must also use TLS, or
-    /// `start` panics. If only these settings use TLS, it secures the connections of clients.
+    /// `start` panics. If only these settings use TLS, TLS secures only the connections of clients
+    /// to the Sentinels.
     pub fn sentinel_options(mut self, options: Options) -> Self {
         self.sentinel_options = options;
         self

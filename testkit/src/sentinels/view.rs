@@ -70,8 +70,8 @@ fn facts(reply: &Reply) -> Facts {
     texts.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
 }
 
-/// Returns whether another Sentinel is healthy. Its last vote that the primary is down does not
-/// count, because a Sentinel of Valkey 9 keeps this vote until it has a reason to ask again.
+/// Returns whether another Sentinel is healthy. The flag `master_down` does not count. This flag is
+/// the last vote of the other Sentinel. In Valkey 9, the flag stays until the next vote.
 fn is_well(sentinel: &Facts) -> bool {
     ["sentinel", "sentinel,master_down"].iter().any(|flags| is(sentinel, "flags", flags))
 }

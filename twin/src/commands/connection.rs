@@ -1,4 +1,4 @@
-//! The name of a client, and its protocol.
+//! The commands about a connection: login, user, protocol, name and database.
 
 use super::{
     ADMIN, BUSY, CONNECTION, Call, DANGEROUS, DISK, HEARING, Keys, LOADING, NO_AUTH, NO_SCRIPT,

@@ -104,8 +104,7 @@ fn hpexpire(core: &mut Core, call: &Call<'_>) -> Answer {
     Ok(Reply::List(fields.iter().map(set).collect()))
 }
 
-/// HSCAN returns all fields of a hash at once if there are at most this many, as Redis does for
-/// small hashes.
+/// The largest hash that `HSCAN` returns at once. Redis also returns small hashes at once.
 const SMALL: usize = 128;
 
 fn hscan(core: &mut Core, call: &Call<'_>) -> Answer {

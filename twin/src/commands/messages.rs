@@ -1,4 +1,4 @@
-//! The commands of pub/sub, for the channels of all nodes and for those of a slot.
+//! The commands of pub/sub, for plain and for sharded channels.
 
 use super::{Call, HEARING, Keys, LOADING, NO_SCRIPT, PUBSUB, SHARDED, Spec};
 use crate::{

@@ -66,7 +66,7 @@ fn syntax<T>() -> Result<T, Reply> {
     Err(Reply::error(SYNTAX))
 }
 
-/// The parts of the server that the commands of one type need.
+/// Access to the keys, for commands about one type of values.
 impl Core {
     fn keys(&mut self, call: &Call<'_>) -> &mut Keyspace {
         self.database(call.db.get())

@@ -1,4 +1,4 @@
-//! The commands about replicas, and waiting for them.
+//! The commands about replication, and the replication section of `INFO`.
 
 use std::time::Duration;
 

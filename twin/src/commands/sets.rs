@@ -38,7 +38,7 @@ fn scard(core: &mut Core, call: &Call<'_>) -> Answer {
     Ok(Reply::count(core.find::<Set>(call)?.map_or(0, |set| set.0.len())))
 }
 
-/// Returns the oldest element. Redis returns a random one.
+/// Returns the oldest element. Redis returns a random element.
 fn srandmember(core: &mut Core, call: &Call<'_>) -> Answer {
     let first = core.find::<Set>(call)?.and_then(|set| set.0.fields().next());
     Ok(Reply::or_nil(first.map(|field| &field.name)))

@@ -29,7 +29,7 @@ fn getrange(core: &mut Core, call: &Call<'_>) -> Answer {
     let (from, to) = (call.integer(2)?, call.integer(3)?);
     let text = core.find::<Vec<u8>>(call)?.map(|text| text.clone()).unwrap_or_default();
     let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
-    // A negative index counts from the end. An index before the start means the start.
+    // A negative index counts from the end. An index before the start counts as the start.
     let place = |at: i64| if at < 0 { at.saturating_add(length).max(0) } else { at };
     let is_empty = from < 0 && to < 0 && from > to;
     let (from, to) = (place(from), place(to).min(length - 1));

@@ -158,7 +158,7 @@ fn zrange(core: &mut Core, call: &Call<'_>) -> Answer {
     Ok(reported(members.map(|(member, score)| (member.clone(), score)).collect(), with_scores))
 }
 
-/// Returns a range. Negative indices count from the end.
+/// Returns the start and the length of a range. Negative indices count from the end.
 pub(super) fn window(from: i64, to: i64, length: usize) -> (usize, usize) {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let place = |at: i64| if at < 0 { at.saturating_add(length) } else { at };

@@ -31,7 +31,7 @@ impl Core {
         }
     }
 
-    /// Ends all waits and their connections, because this server becomes a replica.
+    /// Ends all waits and disconnects the waiting clients, because this server becomes a replica.
     pub(super) fn unblock_by_force(&mut self) {
         for (id, _) in self.all_blocked() {
             self.say(id, &Reply::error(FORCED));

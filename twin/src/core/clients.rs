@@ -31,9 +31,9 @@ pub(crate) struct Client {
     /// The replication offset after the last command of the client.
     pub(crate) written: u64,
     pub(crate) blocked: Option<Wait>,
-    /// Whether the next command of the client may be about a slot that this node imports.
+    /// Whether the last command was `ASKING`, which admits a command for an importing slot.
     pub(crate) is_asking: bool,
-    /// Whether the client reads from replicas.
+    /// Whether the client has sent `READONLY`, to read from a replica.
     pub(crate) reads_replicas: bool,
     /// Whether the server disconnects the client as soon as the client has all replies.
     pub(crate) is_ending: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Client {
 /// The condition that a client waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    /// How many replicas must have reached the offset.
+    /// How many replicas must have reached `offset`.
     pub(crate) least: i64,
     pub(crate) offset: u64,
     pub(crate) until: Option<Instant>,
@@ -76,7 +76,7 @@ pub struct Connection {
     pub channels: Vec<String>,
 }
 
-/// The receivers of messages on a channel.
+/// Which nodes receive the messages of a channel.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Scope {
     /// All nodes of a cluster.
@@ -247,8 +247,7 @@ impl Core {
         self.deliver(scope, channel, message)
     }
 
-    /// Like [`publish`](Self::publish), but the message goes only to clients of this server, and
-    /// not to other servers.
+    /// Like [`publish`](Self::publish), but does not send the message to other servers.
     pub(crate) fn deliver(&mut self, scope: Scope, channel: &[u8], message: &[u8]) -> usize {
         let hearers: Vec<u64> = self.listeners(scope, channel).collect();
         let words = [scope.of_message().as_bytes(), channel, message];
@@ -271,7 +270,7 @@ impl Core {
         client.count(scope)
     }
 
-    /// Unsubscribes, and returns the remaining number of channels.
+    /// Unsubscribes, and returns the number of remaining channels of the client.
     pub(crate) fn unsubscribe(&mut self, id: u64, scope: Scope, channel: &[u8]) -> usize {
         let channel = (scope, channel.to_vec());
         if let Some(hearers) = self.clients.by_channel.get_mut(&channel) {

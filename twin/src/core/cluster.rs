@@ -30,7 +30,7 @@ pub(crate) struct Member {
     pub(crate) id: String,
     pub(crate) address: Address,
     pub(crate) master: Option<usize>,
-    /// The number of the change that gave the node its slots.
+    /// The number of the change that gave its slots to the node.
     pub(crate) epoch: u64,
     pub(crate) has_failed: bool,
 }
@@ -143,7 +143,8 @@ impl Core {
         }
     }
 
-    /// Checks whether this node executes a command of a client. The checks have the order of Redis.
+    /// Checks whether this node executes a command of a client. The order of the checks is that of
+    /// Redis.
     pub(super) fn redirect(
         &mut self,
         id: u64,
@@ -271,7 +272,7 @@ impl Core {
         moved
     }
 
-    /// Adds keys.
+    /// Adds keys that another node has exported.
     pub(crate) fn take_in(&mut self, moved: Moved) {
         self.tick();
         for (key, entry) in moved {

@@ -1,4 +1,4 @@
-//! The server itself: the path of a command.
+//! The server itself: how it executes a command.
 //!
 //! All commands run under one lock, so a command and a script are atomic. A command passes these
 //! steps: lookup, a check of the user's permissions and of faults, execution, reply, replication.
@@ -58,9 +58,9 @@ pub(super) struct Core {
     /// The run id.
     pub(super) run: u64,
     replication: Replication,
-    /// The role of this server in a cluster, if it is a node of one.
+    /// The role of this server in a cluster, if the server is a node of a cluster.
     pub(super) cluster: Option<NodeState>,
-    /// The primary that this server watches, if it is a sentinel.
+    /// The primary that this server watches, if the server is a sentinel.
     pub(super) watched: Option<Arc<Watched>>,
     pub(super) calls: BTreeMap<&'static str, u64>,
     pub(super) watcher: Option<Watcher>,
@@ -210,7 +210,7 @@ impl Core {
         answer
     }
 
-    /// Checks whether the command may run. The checks have the order of Redis.
+    /// Checks whether the command may run. The order of the checks is that of Redis.
     fn admit(&mut self, id: u64, spec: &Spec, words: &[&[u8]]) -> Result<(), Reply> {
         if !spec.is(NO_AUTH) && !self.is_logged_in(id) {
             return Err(Reply::error("NOAUTH Authentication required."));
@@ -268,8 +268,8 @@ impl Core {
         self.refusals().into_iter().find(|refusal| refusal.hits(traits))
     }
 
-    /// Draws at random which of the faults that a test has set affect this command. A replica
-    /// always rejects writes.
+    /// Decides at random which faults affect this command, among those that the test has set. A
+    /// replica always rejects writes.
     fn refusals(&mut self) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         for (refusal, per_mille) in &self.faults.refusals {
@@ -294,7 +294,7 @@ impl Core {
         answer
     }
 
-    /// Begins a script of this client.
+    /// Begins the script that `call` runs.
     pub(super) fn begin_script(&mut self, call: &Call<'_>) -> InScript {
         let denied = self.refusals().into_iter().filter(|refusal| refusal.is_about_writes());
         let denied = denied.collect();
@@ -451,8 +451,8 @@ impl Core {
         self.now
     }
 
-    /// Returns the time that decides about TTLs, in milliseconds since 1970. A step of the clock of
-    /// `TIME` does not change this time.
+    /// Returns the time that decides about TTLs, in milliseconds since 1970. If a test moves the
+    /// clock of `TIME`, this time does not change.
     pub(super) fn now(&self) -> i64 {
         self.micros().div_euclid(1_000)
     }

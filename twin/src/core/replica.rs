@@ -1,9 +1,9 @@
-//! Replicas: they receive writes with a delay.
+//! Replicas, which receive writes with a delay.
 //!
 //! A primary sends the outcome of each command or script as one batch. The batch has the current
 //! values of the touched keys, and the published messages. A replica reports its offset when the
-//! primary asks, and each second. If the replica is promoted, it loses the batches that have not
-//! arrived.
+//! primary requests it, and each second. If the replica is promoted, it loses the batches that have
+//! not arrived.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -28,10 +28,10 @@ use crate::{
 /// How often a replica reports its offset, and checks its primary.
 const EACH: Duration = Duration::from_secs(1);
 
-/// A message to a replica.
+/// A part of a batch for a replica.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
-    /// The current value of a key of a database, if there is one.
+    /// The current value of a key in a database. `None` if the key does not exist.
     Key(usize, Vec<u8>, Option<Entry>),
     Everything(Vec<Keyspace>),
     Message(Scope, Vec<u8>, Vec<u8>),
@@ -44,7 +44,7 @@ pub(super) enum Effect {
 struct Batch {
     due: Instant,
     effects: Vec<Effect>,
-    /// Where the batch ends in the history of the data.
+    /// The replication offset at the end of the batch.
     offset: u64,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Replication {
     /// A number that rises when `leader` changes, and when the server is killed. A `Link` with an
     /// older number has ended.
     term: u64,
-    /// The length of the history of the data, counted since the first replica connected.
+    /// The replication offset: the number of effects since the first replica connected.
     offset: u64,
     counts: bool,
     /// The number of the last feed.
@@ -85,7 +85,8 @@ struct Feed {
     lag: Delay,
     last: Instant,
     batches: UnboundedSender<Batch>,
-    /// The last offset that the replica reported, and when. `None` until the replica has all data.
+    /// The last offset that the replica reported, and the time of the report. `None` until the
+    /// replica has all data.
     acknowledged: Option<(u64, Instant)>,
 }
 
@@ -136,7 +137,7 @@ impl Core {
         i64::try_from(count).unwrap_or(i64::MAX)
     }
 
-    /// Asks all replicas for their offsets.
+    /// Requests the offset of each replica.
     pub(crate) fn ask_replicas(&mut self) {
         self.send(&[Effect::Question]);
     }
@@ -161,7 +162,7 @@ impl Core {
         self.replication.everything = true;
     }
 
-    /// Sends the replicas what has changed since the last batch.
+    /// Sends the changes since the last batch to the replicas.
     pub(crate) fn feed(&mut self) {
         let everything = std::mem::take(&mut self.replication.everything);
         if !self.replication.counts {
@@ -198,7 +199,7 @@ impl Core {
         Effect::Key(db, key, entry)
     }
 
-    /// Returns the feed of a new follower, with all data first.
+    /// Adds the feed of a new replica. Its first batch has all data.
     fn followed(&mut self, replica: &Address, lag: Delay) -> Received {
         self.replication.counts = true;
         self.replication.feeds.retain(|feed| !feed.batches.is_closed());
@@ -207,7 +208,7 @@ impl Core {
         let (batches, received) = unbounded_channel();
         let last = self.instant() + lag.draw(&mut self.random);
         let (effects, offset) = (vec![Effect::Everything(self.snapshot())], self.offset());
-        // The error is ignored: the next batch drops a replica that has ended.
+        // The error is ignored: if the replica has ended, the next batch removes the feed.
         drop(batches.send(Batch { due: last, effects, offset }));
         let replica = replica.clone();
         self.replication.feeds.push(Feed {
@@ -288,7 +289,7 @@ impl Core {
     }
 }
 
-/// Makes `replica` a replica of `master`, `lag` behind it.
+/// Makes `replica` a replica of `master`, which receives writes after `lag`.
 pub(crate) fn follow(replica: &Arc<Shared>, master: &Arc<Shared>, lag: Delay) {
     let address = master.core().address.clone();
     let mut core = replica.core();
@@ -336,7 +337,7 @@ fn linked(
     Some(core.followed(address, lag))
 }
 
-/// Makes `replica` a primary. If `demotes`, the old primary becomes a replica of the new one.
+/// Makes `replica` a primary. If `demotes`, the old primary becomes a replica of the new primary.
 pub(crate) fn promote(replica: &Arc<Shared>, demotes: bool) {
     let leader = replica.core().lead();
     if let Some(leader) = leader.filter(|_| demotes)
@@ -405,7 +406,7 @@ impl Link {
                 },
                 () = sleep_until(says) => {
                     says += EACH;
-                    // A killed server ends its connections, so it reports no offset any more.
+                    // A killed server has no connections any more, so it reports no offset.
                     if self.replica.upgrade().is_none_or(|it| it.core().replication.term != self.term) {
                         return;
                     }

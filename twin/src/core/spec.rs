@@ -25,7 +25,7 @@ pub(crate) enum Keys {
 pub(crate) struct Spec {
     /// The name in lower case, or `container|command` for a command in a container.
     pub(crate) name: &'static str,
-    /// The number of its words, with its name. A negative number is a minimum.
+    /// The number of words of the command, with its name. A negative number means a minimum.
     arity: i32,
     pub(super) traits: Traits,
     keys: Keys,
@@ -84,7 +84,7 @@ impl Spec {
         }
     }
 
-    /// Returns the words that are channels for which the user needs a permission.
+    /// Returns the channels for which the user needs a permission.
     pub(super) fn channels<'a>(&self, words: &'a [&'a [u8]]) -> &'a [&'a [u8]] {
         let Some(from) = self.channels else { return &[] };
         let end = if matches!(self.name, "publish" | "spublish") { from + 1 } else { words.len() };

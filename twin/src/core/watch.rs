@@ -28,7 +28,7 @@ pub(crate) struct Sentinel {
 }
 
 impl Core {
-    /// Learns of a change. If the primary has changed, publishes the new one to subscribers.
+    /// Learns of a change. If the primary has changed, publishes the new primary to subscribers.
     pub(crate) fn watches(&mut self, watched: &Arc<Watched>) {
         self.tick();
         let before = self.watched.as_ref();

@@ -1,6 +1,6 @@
 //! A client of the simulated server that shows all bytes.
 
-#![allow(dead_code, unreachable_pub)] // each test uses its part of it
+#![allow(dead_code, unreachable_pub)] // each test uses only a part of this module
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Speaker {
         Self { stream: twin.connect().await.unwrap(), asked: 0 }
     }
 
-    /// Sends commands, words separated by spaces, and does not wait.
+    /// Sends commands, whose words are separated by spaces, and does not wait for replies.
     pub async fn send(&mut self, commands: &[&str]) {
         for command in commands {
             self.send_words(&command.split(' ').collect::<Vec<_>>()).await;
@@ -104,11 +104,11 @@ pub fn packed(words: &[&str]) -> Vec<u8> {
     format!("*{}\r\n{blocks}", words.len()).into_bytes()
 }
 
-/// Returns the bytes before the reply to a marked PING, or `None` if that reply has not come.
+/// Returns the bytes before the reply to a marked PING. Returns `None` if that reply has not come.
 pub fn before(bytes: &[u8], marker: &str) -> Option<String> {
     let block = format!("${}\r\n{marker}\r\n", marker.len()).into_bytes();
     let before = bytes.strip_suffix(block.as_slice())?;
-    // A subscriber in RESP2 gets a list as a reply.
+    // A subscriber in RESP2 gets a list as the reply to PING.
     Some(shown(before.strip_suffix(b"*2\r\n$4\r\npong\r\n").unwrap_or(before)))
 }
 

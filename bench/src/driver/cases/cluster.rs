@@ -22,7 +22,7 @@ const PAIRS: &str = "Cluster of 3: acquire and release, every task its own name"
 const BETWEEN: &str = "Cluster of 3: one name, one task in each of 2 processes, 200 µs inside";
 const KEPT: &str = "Cluster of 3: locks over all slots that are kept by a watchdog";
 
-/// With this number of names, nearly half of the slots have at least one.
+/// With this number of names, nearly half of the slots have at least one name.
 const HOLDS: usize = 10_000;
 
 pub(super) fn run(bench: &mut Bench) {

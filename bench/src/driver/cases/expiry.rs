@@ -36,8 +36,8 @@ pub(super) fn run(bench: &mut Bench) {
     }
 }
 
-/// Lets one process acquire the lock and pause, while another process waits for it. Returns when
-/// the lease ends.
+/// Lets one process acquire the lock and pause, while another process waits for the lock. Returns
+/// the time at which the lease ends.
 fn seize(
     bench: &mut Bench,
     contender: Contender,

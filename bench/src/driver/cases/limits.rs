@@ -44,7 +44,7 @@ fn round_trip() -> Case {
     Case::less(GROUP, "PING and its reply over loopback, median", "µs")
 }
 
-/// Two processes, one of which sends and the other receives.
+/// Two processes: one sends messages, and the other receives them.
 pub(super) struct Pair {
     sender: Worker,
     receiver: Worker,

@@ -1,4 +1,4 @@
-//! The cost of a pair, for various numbers of names.
+//! The cost of acquiring and releasing, for various numbers of names.
 
 use super::Bench;
 use crate::{
@@ -11,8 +11,8 @@ use crate::{
 const GROUP: &str = "Acquire and release, going round many names";
 
 const ONE: &[usize] = &[1, 10, 100, 1_000, 10_000];
-/// The numbers of names of sixteen tasks. Each is at least sixteen, because no two tasks share a
-/// name.
+/// The numbers of names of sixteen tasks. Each number is at least sixteen, because no two tasks
+/// share a name.
 const SIXTEEN: &[usize] = &[16, 100, 1_000, 10_000, 100_000];
 
 pub(super) fn run(bench: &mut Bench) {
@@ -56,7 +56,7 @@ fn measure(bench: &mut Bench, contender: Contender, case: Case, tasks: usize, na
     }
 }
 
-/// Compares the best round of each size. With medians, a slow round of the scheduler would hide the
+/// Compares the best round of each size. If medians were compared, a slow round would hide the
 /// effect of the number of names.
 fn note_deviation(bench: &mut Bench, contender: Contender, tasks: usize, plot: &str) {
     let is_of = |case: &&Case| case.plotted.is_some_and(|(its, _)| its == plot);

@@ -1,4 +1,5 @@
-//! The primitives other than locks, each compared with that of Redisson. All tasks use one name.
+//! The primitives other than locks, each compared with the same primitive of Redisson. All tasks
+//! use one name.
 
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ use crate::{
 /// The number of permits of semaphores.
 const PERMITS_THERE: u32 = 8;
 
-/// The permits of a rate limiter for each 100 ms. One task requests more than this, and many tasks
-/// far more.
+/// The permits of a rate limiter for each 100 ms. One task requests more permits than these, and
+/// many tasks request far more.
 const RATE: u32 = 2_000;
 
 /// The number of servers of a quorum.
@@ -74,7 +75,7 @@ pub(super) const MAP_ENTRY: Kind =
 pub(super) const SET_ELEMENT: Kind =
     kind("A set: insert an element and remove it, tasks of one process", &SET);
 
-/// There is no target, because Redisson's `poll` does not claim: if the worker dies, its element is
+/// There is no target, because Redisson's `poll` makes no claim. If a worker dies, its element is
 /// lost.
 pub(super) const CLAIMS: Kind = Kind {
     tasks: &[1, 16, 64],
@@ -92,7 +93,7 @@ pub(super) fn quorum(bench: &mut Bench) {
 }
 
 pub(super) fn run(bench: &mut Bench, kind: Kind) {
-    // The names of the warm-up, which is not counted.
+    // The names for the warm-up. The figures do not include the warm-up.
     let names = (0..16).map(|number| format!("warm-{number}"));
     names.for_each(|name| fill(bench, kind, &name));
     for tasks in kind.tasks.iter().copied() {

@@ -25,8 +25,8 @@ const NO_ROOM: &str = "32 JVMs do not fit beside each other on a small machine";
 const MOST_JVMS: usize = 8;
 
 pub(super) fn run(bench: &mut Bench) {
-    // JVMs warm up for a long time, so all of them start here, and only once. If they do not fit in
-    // the memory, later cases get the error of this call.
+    // JVMs warm up for a long time, so all of them start here, and only once. If the JVMs do not
+    // fit in the memory, later cases report this error.
     bench.group_of(REDISSON, MOST_JVMS).ok();
     for processes in [2, 8, 32] {
         for contender in with_rivals(None) {

@@ -1,9 +1,9 @@
 //! The time from a failover until the next grant.
 //!
 //! Leasehold and Redisson acquire one lock after another during the same failovers. The time counts
-//! from the moment at which the servers could serve again. With sentinels, this is when the first
-//! sentinel announces the new master. In a cluster, it is when the new owner of the slot takes its
-//! first write.
+//! from the moment at which the servers could serve again. With sentinels, this is the moment when
+//! the first sentinel announces the new master. In a cluster, it is the moment when the new owner
+//! of the slot accepts its first write.
 
 use std::{
     thread,
@@ -72,7 +72,7 @@ pub(super) fn of_cluster(bench: &mut Bench) {
 
 /// Lets both contenders request locks during `fail_over`, which returns the end of the failover.
 fn recover(bench: &mut Bench, late: &mut Late, name: &str, fail_over: impl FnOnce() -> Instant) {
-    // Both contenders are warm before either of them starts.
+    // Both workers are started and warmed up before either of them gets a job.
     BOTH.into_iter().for_each(|contender| drop(bench.worker(contender).map(drop)));
     let asked = BOTH.map(|contender| ask(bench, contender, name));
     thread::sleep(LEAD);
@@ -84,8 +84,8 @@ fn recover(bench: &mut Bench, late: &mut Late, name: &str, fail_over: impl FnOnc
             Ok(Entered { entered_ns }) if entered_ns > killed => {
                 late.push(entered_ns.saturating_sub(over) as f64 / 1e6);
             }
-            // The grant came before the failover. So the gap before this grant was not caused by
-            // the failover: the machine stood still.
+            // The grant came before the failover. So the failover did not cause the gap before this
+            // grant. The whole machine was paused.
             Ok(_) => eprintln!("bench: {}: a failover is not counted", contender.library),
             Err(why) => eprintln!("bench: {}: {why}", contender.library),
         }
@@ -98,7 +98,7 @@ fn ask(bench: &mut Bench, contender: Contender, name: &str) -> Answer<()> {
     bench.worker(contender)?.send(&job)
 }
 
-/// Returns when the new master took its first write.
+/// Returns the time at which the new master accepted its first write.
 fn first_write(new: &Redis, key: &str) -> Instant {
     eventually("the new primary accepts a write", PATIENCE, || {
         !new.command(&["SET", key, "1"]).is_error()
@@ -138,8 +138,8 @@ fn worst_of(group: &'static str) -> Case {
 
 /// The time of silence after which a master is replaced, with sentinels and in a cluster.
 const SILENCE: Duration = Duration::from_secs(1);
-/// A longer gap between two grants counts as the failover. No failover is faster, and nothing else
-/// takes this long.
+/// A gap between two grants that is longer than this counts as the failover. No failover is faster,
+/// and nothing else causes such a long gap.
 const GAP: Duration = Duration::from_millis(500);
 /// The time for which both contenders request locks before the failover.
 const LEAD: Duration = Duration::from_millis(300);

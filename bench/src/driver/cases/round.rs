@@ -1,4 +1,5 @@
-//! One round of pairs, and what it costs the server.
+//! One round of acquiring and releasing, and its cost for the server. A pair is an acquisition and
+//! its release.
 
 use super::Bench;
 use crate::{
@@ -13,8 +14,8 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// Sends this job to the worker of `contender`. A new worker is first warmed up, which is not
-    /// counted.
+    /// Sends this job to the worker of `contender`. A new worker first warms up. The figures do not
+    /// include the warm-up.
     pub(super) fn run(bench: &mut Bench, contender: Contender, job: &Job) -> Answer<Self> {
         bench.worker(contender)?;
         let (cpu, commands) = (server::cpu_seconds(&bench.redis), server::commands(&bench.redis));

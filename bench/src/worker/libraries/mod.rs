@@ -1,4 +1,4 @@
-//! The libraries. Each file implements one of them for the same trait.
+//! The libraries. Each file implements the trait `Library` for one of them.
 
 mod leasehold;
 mod local;
@@ -32,7 +32,7 @@ use super::Outcome;
 
 /// A library with locks.
 ///
-/// The methods do what a user of the library would write, with its default settings.
+/// The methods do what a user of the library would write, with the default settings of the library.
 pub(crate) trait Library: Clone + Send + Sync + 'static {
     /// A hold, which can be released.
     type Held: Send + 'static;
@@ -63,12 +63,12 @@ pub(crate) trait Library: Clone + Send + Sync + 'static {
         async { Err("nobody measures that".into()) }
     }
 
-    /// The Leasehold client, for latches and barriers. An error if this is another library.
+    /// Returns the Leasehold client, for latches and barriers. Another library returns an error.
     fn client(&self) -> Outcome<&Client> {
         Err("it has no latch".into())
     }
 
-    /// How late a renewal has been at most, if the library reports it.
+    /// The greatest lag of a renewal, if the library reports it.
     fn lag(&self) -> Option<Duration> {
         None
     }

@@ -132,7 +132,7 @@ impl Kind for OfPermits {
     }
 }
 
-/// There is nothing to release: permits come back after the interval.
+/// A rate limiter. There is nothing to release, because permits come back after the interval.
 #[derive(Debug)]
 pub(crate) struct OfLimiter;
 
@@ -200,7 +200,7 @@ impl Kind for Candidate {
     }
 }
 
-/// Acquiring inserts an entry, and releasing reads it.
+/// A map. Acquiring inserts an entry, and releasing reads this entry.
 #[derive(Debug)]
 pub(crate) struct OfMap;
 
@@ -219,7 +219,7 @@ impl Kind for OfMap {
     }
 }
 
-/// Acquiring inserts an element, and releasing removes it.
+/// A set. Acquiring inserts an element, and releasing removes this element.
 #[derive(Debug)]
 pub(crate) struct OfSet;
 
@@ -238,7 +238,8 @@ impl Kind for OfSet {
     }
 }
 
-/// Acquiring pushes an element and claims one. Releasing reports it as done.
+/// A queue. Acquiring pushes an element and claims one. Releasing reports the claimed element as
+/// done.
 #[derive(Debug)]
 pub(crate) struct OfQueue;
 

@@ -1,5 +1,6 @@
-//! The commands of Leasehold, sent over one connection of the same crate. In a cluster, there is
-//! one connection to each node. This is the lower limit of the cost of a pair.
+//! The commands of Leasehold, sent over one connection of the crate `redis`. In a cluster, there is
+//! one connection to each node. The cost of these commands is the lower limit of acquiring and
+//! releasing.
 
 use std::{
     ops::RangeInclusive,
@@ -110,14 +111,15 @@ async fn nodes(seeds: &str) -> Outcome<Vec<Node>> {
     Ok(nodes)
 }
 
-/// The first part of an owner. Owners are as long as those of the library, and each hold has its
-/// own owner. So the server does the same work.
+/// The first part of an owner. Owners are as long as those of Leasehold, and each hold has its own
+/// owner. So the server does the same work as for Leasehold.
 const CLIENT: &str = "6e3a54b4-8f3c-4f0e-9d5b-3a1f0c7d2b90";
 
-/// The first slot, the last slot, and the master: its address, its port, its id and more fields.
+/// An entry of `CLUSTER SLOTS`: the first slot, the last slot, and the master with its address, its
+/// port, its id and more fields.
 type Range = (u16, u16, (String, u16, Value, Value));
 
-/// Opens a connection with the settings that the library uses.
+/// Opens a connection with the settings that Leasehold uses.
 pub(super) async fn connect(url: &str) -> Outcome<MultiplexedConnection> {
     let info = redis::IntoConnectionInfo::into_connection_info(format!("{url}?protocol=resp3"))?;
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
@@ -132,7 +134,7 @@ async fn load(connection: &mut MultiplexedConnection, text: &str) -> Outcome<Str
     Ok(redis::cmd("SCRIPT").arg("LOAD").arg(text).query_async(connection).await?)
 }
 
-/// The path of a script of the library.
+/// The path of a script of Leasehold.
 macro_rules! script {
     ($name:literal) => {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../src/store/redis/kinds/lock/", $name, ".lua")

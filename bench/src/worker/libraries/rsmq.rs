@@ -48,9 +48,9 @@ impl Library for Messages {
         self.create(name).await?;
         let mut rsmq = self.rsmq.clone();
         rsmq.send_message(name, "element", None).await?;
-        // rsmq first reads the server's time. Before its second request, other tasks may take all
-        // older messages. Then only messages with a later time are left, and rsmq returns none. So
-        // this loop asks again.
+        // rsmq first reads the server's time. Before its second request, other tasks may receive
+        // all older messages. Then only messages with a later time are left, and rsmq returns none.
+        // So this loop tries again.
         loop {
             if let Some(message) = rsmq.receive_message::<String>(name, None).await? {
                 return Ok(Received { queue: name.to_owned(), id: message.id });

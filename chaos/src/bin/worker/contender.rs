@@ -51,13 +51,13 @@ struct Attempt {
     object: Object,
     mode: Mode,
     max_wait: AcquireTimeout,
-    /// How long it holds.
+    /// How long the contender holds the object.
     stay: Duration,
-    /// How long after its release it writes once more. `None` if it does not.
+    /// How long after its release the contender writes once more. `None` for no late write.
     late: Option<Duration>,
-    /// The number of elements that it appends to a queue before it claims one.
+    /// The number of elements that the contender appends to a queue before it claims one.
     pushes: u64,
-    /// Whether it gives the claimed element back to the queue.
+    /// Whether the contender gives the claimed element back to the queue.
     goes_back: bool,
 }
 
@@ -112,7 +112,7 @@ impl Contender {
         let late = (object.has_tokens() && self.rng.bool())
             .then(|| Duration::from_millis(self.rng.u64(1..100)));
         let max_wait = AcquireTimeout::choose(&mut self.rng);
-        // Redisson workers take elements, but never append any. So each attempt appends one or two
+        // Redisson workers poll elements, but never append any. So each attempt appends one or two
         // elements, and claims one.
         let (pushes, goes_back) = (self.rng.u64(1..=2), self.rng.u32(0..5) == 0);
         let object = object.called(&now_called(&self.names, &object.name));
@@ -210,7 +210,7 @@ impl Contender {
         .map(Guard::Leader))
     }
 
-    /// Pushes some elements, and claims one. Redisson workers may have taken all elements, so no
+    /// Pushes some elements, and claims one. Redisson workers may have polled all elements, so no
     /// task waits without a timeout.
     async fn claim(
         &self,
@@ -246,9 +246,9 @@ impl Contender {
         Ok(Some(Guard::Nothing { element }))
     }
 
-    /// Holds, and checks repeatedly whether it still holds. The recorded time of a check is the
-    /// time before the check. If the process is suspended right after a check, it has done nothing
-    /// since that time.
+    /// Holds the object, and checks repeatedly whether the hold has ended. The recorded time of a
+    /// check is the time before the check. If the process is suspended right after a check, it has
+    /// done nothing since the recorded time.
     async fn stay(&self, attempt: &Attempt, guard: Guard, entered: Nanos) {
         let hold = attempt.hold;
         let until = entered + nanos(attempt.stay);

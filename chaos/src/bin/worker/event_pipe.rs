@@ -1,4 +1,4 @@
-//! The events of all tasks of a worker, a line for each.
+//! The events of all tasks of a worker, one line for each event.
 
 use std::io::{Write, stdout};
 use std::process::exit;

@@ -18,8 +18,8 @@ pub(crate) enum Guard {
         /// Whether the claim ends by giving the element back, instead of reporting it as done.
         goes_back: bool,
     },
-    /// A disobedient task acts as a holder, but has sent no request. For a queue, it has an element
-    /// that was given back.
+    /// A disobedient task acts as a holder, but has sent no request. For a queue, the task has an
+    /// element that was given back.
     Nothing {
         element: Option<String>,
     },

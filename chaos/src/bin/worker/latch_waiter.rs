@@ -1,4 +1,4 @@
-//! One task that waits at a latch, passes it, and waits at the next one.
+//! One task that waits at a latch, passes it, and waits at the next latch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl LatchWaiter {
         }
     }
 
-    /// Waits at a latch. Returns whether the task has passed it.
+    /// Waits at a latch. Returns whether the task has passed the latch.
     async fn wait_at(&self, name: &str, stopped: &mut watch::Receiver<bool>) -> bool {
         let hold = self.pipe.next_hold();
         let (mode, call) = (Mode::Pass, now());

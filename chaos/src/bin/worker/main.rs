@@ -1,5 +1,5 @@
 //! A worker with Leasehold: it reads its orders from stdin, contends, and writes its events to
-//! stdout. The end of stdin kills it together with all of its holds.
+//! stdout. The end of stdin kills the process. Its holds stay in Redis until their leases end.
 
 mod contender;
 mod event_pipe;

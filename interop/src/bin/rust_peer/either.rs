@@ -80,7 +80,7 @@ impl AnyLock {
 }
 
 impl AnyGuard {
-    /// The token, if it is a hold of a fenced lock.
+    /// The token, if this guard is of a fenced lock.
     pub(crate) fn token(&self) -> Option<u64> {
         match self {
             Self::Plain(_) => None,

@@ -1,9 +1,10 @@
-//! A process with a real Leasehold client, which executes commands: a JSON line for each.
+//! A process with a real Leasehold client, which executes commands. Each command is one line of
+//! JSON.
 //!
-//! It is the counterpart of `leasehold.interop.Main` in Java, with the same flags, commands and
-//! replies. It reads commands from stdin, and each command names a thread. A thread is a task that
-//! keeps the guards of its holds. The end of stdin kills the process together with all of its
-//! holds, like a crash.
+//! This program is the counterpart of `leasehold.interop.Main` in Java, with the same flags,
+//! commands and replies. It reads commands from stdin, and each command names a thread. A thread is
+//! a task that keeps the guards of its holds. The end of stdin kills the process, like a crash, so
+//! its holds stay until their leases end.
 
 mod either;
 
@@ -67,7 +68,8 @@ async fn connect(flags: &Flags) -> leasehold::Result<Client> {
     builder.connect(flags.text("url").expect("the command line has `--url`")).await
 }
 
-/// A task instead of a Java thread. It executes one command after the other, and keeps its guards.
+/// A task that replaces a Java thread. It executes one command after the other, and keeps its
+/// guards.
 struct Task {
     client: Client,
     flags: Flags,
@@ -199,7 +201,7 @@ impl Task {
     }
 
     /// Like Redisson's `release(n)`. If the task has a guard with this number of permits, releases
-    /// it; otherwise adds permits.
+    /// this guard. Otherwise, adds permits to the semaphore.
     async fn gives_back(
         &mut self,
         semaphore: &Semaphore,
@@ -253,7 +255,7 @@ impl Task {
             lock = lock.lease(lease);
         }
         if kind == "spin" {
-            // The same pauses as Redisson's exponential backoff.
+            // The pauses are those of Redisson's exponential backoff.
             let (first, longest) = (Duration::from_millis(1), Duration::from_millis(128));
             lock = lock.wait_strategy(WaitStrategy::Polling { initial: first, max: longest });
         }
@@ -416,7 +418,7 @@ impl Round {
         }
     }
 
-    /// Reads the counter, waits, and writes it.
+    /// Reads the counter, waits, and writes the counter plus one.
     async fn add(&self, redis: &mut Connection) {
         let seen = block_in_place(|| redis.command(&["GET", &self.counter]));
         let next = if seen.is_nil() {
@@ -601,7 +603,7 @@ fn answer(command: &Command, began_at: u64, outcome: Outcome) {
 
 fn say(line: &Value) {
     let mut out = std::io::stdout().lock();
-    // When the test has ended, the pipe is closed.
+    // If the test has ended, the pipe is closed, and the write fails.
     _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 

@@ -97,9 +97,9 @@ async fn unpolled_waiter_is_first_again_when_it_is_polled() {
     drop(timeout(IN_TIME, third).await.unwrap().unwrap());
 }
 
-/// Two tasks want a name. The first one has the request slot, and loses it to the second.
+/// The first of two tasks has the request slot, and loses the slot to the second task.
 #[tokio::test(start_paused = true)]
-async fn late_grant_belongs_to_its_task_though_it_lost_the_slot() {
+async fn late_grant_is_kept_by_a_task_that_lost_its_request_slot() {
     let (engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let second = in_line(&contention, &name);
@@ -120,7 +120,7 @@ async fn late_grant_belongs_to_its_task_though_it_lost_the_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_that_lost_its_slot_gets_no_wakeup_of_the_next_owner() {
+async fn former_slot_owner_gets_no_notification_of_the_next_owner() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let before = first.listen(PLAIN);

@@ -7,7 +7,7 @@ use crate::{ExpirablePermits, ExpirableSemaphore};
 
 const SOON: Duration = Duration::from_millis(2);
 
-/// Longer than a waiter sleeps between two requests.
+/// A time that is longer than the pause of a waiter between two requests.
 const LONG: Duration = Duration::from_secs(5);
 
 /// Returns the semaphore of one client, the permit of this client, and the permit of another

@@ -35,7 +35,7 @@ async fn latch_reply_is_shared_only_with_waiters_before_the_request() {
     let (mut one, other) = (in_line(&contention, &name), in_line(&contention, &name));
     requester.asks();
 
-    // when two more tasks join the line before the reply, and one of the earlier tasks leaves it
+    // when two more tasks join the line before the reply, and an earlier task leaves the line
     let (mut late, mut later) = (in_line(&contention, &name), in_line(&contention, &name));
     drop(other);
     requester.answer_those_before();
@@ -52,7 +52,7 @@ async fn latch_reply_is_shared_only_with_waiters_before_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_shares_only_replies_to_requests_after_its_arrival() {
+async fn waiter_gets_only_replies_to_requests_after_its_arrival() {
     let (_engine, contention, name) = door();
     let mut requester = contention.line(&name, PLAIN, true, || true).await.unwrap();
     requester.asks();

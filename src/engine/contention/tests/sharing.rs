@@ -1,4 +1,5 @@
-//! Tests of a read hold that all readers of a process share. For the store, they are one reader.
+//! Tests of a read hold that all readers of a process share. For the store, all these readers are
+//! one reader.
 
 use std::{
     sync::{
@@ -42,8 +43,8 @@ async fn reader_gets_its_own_hold_while_a_writer_waits() {
     writer.await.unwrap();
 }
 
-/// In an earlier version, the readers in line yielded to the writer one after the
-/// other, so their waits added up.
+/// Once, the readers in line yielded to the writer one after the other, so their waiting times
+/// added up.
 #[tokio::test(start_paused = true)]
 async fn readers_in_line_yield_to_a_writer_for_ten_seconds() {
     let (store, prices) = prices();
@@ -102,7 +103,7 @@ async fn unyielding_reader_waits_behind_a_yielding_reader_in_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_hold_of_a_writer_is_not_shared_while_it_writes() {
+async fn read_hold_of_a_writer_is_not_shared_during_its_write_hold() {
     let (_store, prices) = prices();
     let writing = prices.write().acquire().await.unwrap();
     let reading = prices.acquire_read_with(&writing).await.unwrap();
@@ -138,7 +139,7 @@ async fn read_hold_of_a_writer_is_shared_after_its_write_hold_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writer_that_also_reads_is_not_handed_over() {
+async fn write_hold_with_a_read_hold_is_not_handed_off() {
     let (_store, prices) = prices();
     let writing = prices.write().acquire().await.unwrap();
     let next = tokio::spawn({
@@ -219,8 +220,8 @@ async fn readers_with_short_holds_share_one_request() {
     assert!(client.stats().granted < 10, "{:?}", client.stats());
 }
 
-/// The last reader lets other tasks join before it releases the hold. Its release may be dropped
-/// during this pause.
+/// Before the last reader releases the hold, it pauses, so that other tasks can join. The future of
+/// the release may be dropped during this pause.
 #[tokio::test(start_paused = true)]
 async fn dropped_release_of_the_last_reader_completes() {
     let (store, here) = prices();
@@ -280,8 +281,8 @@ async fn shared_hold_reports_the_reason_of_its_end() {
     assert!(matches!(left, Release::NotHeld { reason, .. } if shut_down(reason)), "{left:?}");
 }
 
-/// `tokio::task::yield_now` wakes its task only when a worker thread is free. Here the only worker
-/// thread is blocked, so a release must yield in another way.
+/// `tokio::task::yield_now` wakes its task only when a worker thread is free. In this test, the
+/// only worker thread is blocked, so a release must yield in another way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn release_wakes_its_task_while_an_executor_blocks_the_runtime() {
     let (_store, here) = prices();
@@ -292,7 +293,7 @@ async fn release_wakes_its_task_while_an_executor_blocks_the_runtime() {
     tokio::spawn(async move {
         let mut release = Box::pin(guard.release());
         let mut polls = 0;
-        // The first poll lets others join. The second one sends a request, and that needs the
+        // The first poll lets other tasks join. The second poll sends a request, which needs the
         // runtime.
         let asks = wait_for(std::future::poll_fn(|cx| {
             polls += 1;
@@ -352,7 +353,7 @@ async fn reader_pauses_for_other_clients_after_sharing_ended() {
 }
 
 /// Once, a reader waited for a fixed time only. With 64 tasks on a busy machine, the next hold then
-/// began before the previous one had ended.
+/// began before the previous hold had ended.
 #[tokio::test(start_paused = true)]
 async fn reader_waits_until_the_shares_are_released_and_a_pause_ends() {
     for tries in [false, true] {
@@ -383,7 +384,7 @@ async fn reader_waits_until_the_shares_are_released_and_a_pause_ends() {
 }
 
 /// A dropped guard is released in the background. Once, a task that came at once sent its request
-/// before that release. So each read hold overlapped with the next, for ever.
+/// before that release. So each read hold overlapped with the next read hold, for ever.
 #[tokio::test(start_paused = true)]
 async fn reader_sends_its_request_after_a_dropped_guard_is_released() {
     let (_store, here) = prices();
@@ -402,8 +403,8 @@ async fn reader_sends_its_request_after_a_dropped_guard_is_released() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// Once, a task that paused for others counted as waiting for a reply, and lost its slot only after
-/// six seconds.
+/// Once, a task that paused for other clients counted as waiting for a reply, and lost its request
+/// slot only after six seconds.
 #[tokio::test(start_paused = true)]
 async fn unpolled_pausing_task_delays_others_at_most_two_idle_limits() {
     let (_store, here) = prices();
@@ -415,7 +416,7 @@ async fn unpolled_pausing_task_delays_others_at_most_two_idle_limits() {
     let start = Instant::now();
     let next = read.acquire().await.unwrap();
     assert!(start.elapsed() <= 2 * REQUESTER_IDLE_LIMIT, "{:?}", start.elapsed());
-    // and the paused task shares the hold of the next one
+    // and the paused task shares the hold of the next task
     assert_eq!(rests.await.unwrap().owner(), next.owner());
 }
 
@@ -453,7 +454,7 @@ async fn yielding_reader_gets_no_share_after_shutdown_began() {
 }
 
 /// If tokio's budget of a task is used up, tokio wakes the task only when a worker thread is free.
-/// Here the only worker thread is blocked.
+/// In this test, the only worker thread is blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn non_tokio_executor_shares_a_read_hold_on_a_tokio_thread() {
     let (_store, here) = prices();

@@ -41,9 +41,7 @@ pub(super) struct Known {
     pub(super) passed: BTreeMap<u64, BTreeSet<u32>>,
     /// The last term of a leader.
     pub(super) term: u64,
-    /// The elements of the queue.
     pub(super) jobs: Jobs,
-    /// The entries of the map.
     pub(super) entries: Entries,
     pub(super) broken: Option<String>,
 }
@@ -70,7 +68,7 @@ impl Book {
         change(&mut self.known.lock().unwrap())
     }
 
-    /// Notes an event, and the rule that it breaks, if any.
+    /// Notes an event, and the rule that this event breaks, if there is one.
     pub(super) fn checks(&self, event: impl FnOnce(&mut Known) -> Option<String>) {
         self.note(event).into_iter().for_each(|rule| self.breaks(rule));
     }
@@ -162,7 +160,7 @@ fn mixed(held: &[TrustedHold]) -> Option<String> {
     Some(format!("generations {first} and {other} are inside"))
 }
 
-/// Returns the broken rule, if one of two holds should exclude the other.
+/// Returns the broken rule, if two tasks have holds of which one excludes the other.
 fn together(held: &[TrustedHold]) -> Option<String> {
     let owner = |it: &TrustedHold| it.watch.claim().owner.clone();
     let alone = |it: &&TrustedHold| it.watch.claim().object.traits().is_exclusive();

@@ -1,5 +1,5 @@
-//! A run with several servers: a primary that sentinels watch, or a cluster. Clients use locks, or,
-//! in one run of eight, a queue.
+//! A run with several servers: a primary that sentinels watch, or a cluster. Clients use locks. In
+//! one run of eight, clients use a queue instead.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,19 +35,17 @@ use crate::{
 /// The longest time that a run may take, in virtual time.
 const LONGEST: Duration = Duration::from_secs(900);
 
-/// Faults occur during this time.
 const FAULTY_TIME: Duration = Duration::from_secs(20);
 
 /// The time between two checks of the rules.
 const LOOKS: Duration = Duration::from_millis(25);
 
-/// At the end of a run, each client must acquire each lock within this time.
+/// At the end of a run, each client must be able to acquire each lock within this time.
 const ACQUIRED: Duration = Duration::from_secs(3);
 
 /// Creates the servers of a run.
 type Found = fn(u64, usize, Delay) -> Site;
 
-/// Runs `seed` with sentinels.
 pub(in crate::engine::simulation) fn run_sentinel(
     seed: u64,
     trace: &Arc<Trace>,
@@ -55,7 +53,6 @@ pub(in crate::engine::simulation) fn run_sentinel(
     run(seed, trace, Site::watched)
 }
 
-/// Runs `seed` in a cluster.
 pub(in crate::engine::simulation) fn run_cluster(
     seed: u64,
     trace: &Arc<Trace>,
@@ -78,7 +75,6 @@ fn run(seed: u64, trace: &Arc<Trace>, found: Found) -> Result<(), String> {
     })
 }
 
-/// Draws the settings of the run.
 fn draw(chance: &mut Rng) -> Scenario {
     let kind = match chance.u32(..8) {
         0 => Kind::Calm,
@@ -113,7 +109,7 @@ struct World {
     judge: Arc<Judge>,
     trace: Arc<Trace>,
     names: Vec<Name>,
-    /// The record of the queue, if the run has one instead of locks.
+    /// The record of the queue, if the run uses a queue instead of locks.
     book: Option<Arc<Book>>,
     peers: Vec<Arc<Peer>>,
     stale_connections: StaleConnections,
@@ -271,7 +267,7 @@ impl World {
         }
         let keys: Vec<_> = match self.book {
             // The idempotency keys of a queue expire later. A promoted replica may still have keys
-            // of a slot that has moved away, which no client reads.
+            // of a slot that has moved away. No client reads these keys.
             Some(_) => self.site.of(&queue::name()).keys_without_ttl(),
             None => self.site.masters().into_iter().flat_map(|server| server.keys()).collect(),
         };

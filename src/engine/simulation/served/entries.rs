@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The counter, the computed values, and the values that replace each other.
+/// The record of the counter, of the computed values, and of the values that replace each other.
 #[derive(Default)]
 pub(super) struct Entries {
-    /// How many writes to the counter were confirmed; each of them adds one.
+    /// How many writes to the counter were confirmed. Each write adds one.
     counted: u64,
     /// How many writes have an unknown result.
     unsure: u64,
@@ -46,7 +46,7 @@ impl Entries {
     }
 
     /// Notes the reply to an insertion, with the value that the insertion replaced. Returns the
-    /// broken rule, if that value cannot have been there.
+    /// broken rule, if that value cannot have been in the map.
     pub(super) fn is_inserted(&mut self, value: &str, before: Option<String>) -> Option<String> {
         self.inserted.insert(value.to_owned(), true);
         let before = before?;
@@ -55,7 +55,7 @@ impl Entries {
             .then(|| format!("{value} replaced {before}, which was not there"))
     }
 
-    /// Returns the broken rule, if these last values cannot be true.
+    /// Returns the broken rule, if the map cannot have these values at the end.
     pub(super) fn end_with(&self, counter: u64, last: Option<&String>) -> Result<(), String> {
         let Self { counted, unsure, .. } = self;
         if !(*counted..=counted + unsure).contains(&counter) {

@@ -1,5 +1,5 @@
 //! Two rules about the data of the server. The server must have each hold on which a client relies.
-//! The server may grant a fair lock only to the head of the queue.
+//! The server may grant a fair lock only to the head of the wait queue.
 
 use std::{future::Future, time::Duration};
 
@@ -42,24 +42,24 @@ pub(super) fn untrue(site: &Site, watch: &Watch) -> Option<String> {
         }
         Kind::Permits | Kind::Latch | Kind::Barrier => return None,
     };
-    // A promoted replica may still have a copy from before the slot moved, so this looks at all
-    // primaries.
+    // A promoted replica may still have a copy from before the slot moved, so this function reads
+    // all primaries.
     let known: Vec<_> = site.masters().iter().filter_map(|it| it.hash(&key)).collect();
     let has_hold = known.iter().any(|it| it.contains_key(&field));
     (!has_hold).then(|| format!("{owner} believes in `{name}`: {known:?}"))
 }
 
-/// The queue of a fair lock, as computed from the commands.
+/// The wait queue of a fair lock, as computed from the commands.
 #[derive(Default)]
 struct Queue {
     owners: Vec<String>,
-    /// The last owner that left from the front of the queue.
+    /// The last owner that was removed from the head of the wait queue.
     left: Option<String>,
 }
 
 impl Queue {
-    /// Follows `command`. Returns the broken rule, if it grants the lock to an owner that was not
-    /// the first in the queue.
+    /// Follows `command`. Returns the broken rule, if the command grants the lock to an owner that
+    /// was not the first in the wait queue.
     fn sees(&mut self, lock: &str, command: &str) -> Option<String> {
         let queue = format!("redisson_lock_queue:{{{lock}}}");
         let words: Vec<&str> = command.split(' ').collect();

@@ -1,4 +1,4 @@
-//! Faults of servers that have replicas, and the time of each fault.
+//! Starts the faults of servers that have replicas, at random times.
 
 use std::{
     collections::BTreeSet,
@@ -23,10 +23,11 @@ use super::{
 use crate::{domain::Name, engine::simulation::trace::Trace};
 
 /// A number that no shard has. Every fault that isolates a primary takes this number, so only one
-/// such fault exists at a time. Without a majority of primaries, a cluster promotes no replica.
+/// such fault exists at a time. The reason is that a cluster without a majority of primaries
+/// promotes no replica.
 const ISOLATION: usize = 11;
 
-/// Makes servers fail, and promotes others.
+/// Makes servers fail, and promotes replicas.
 pub(super) struct Failovers {
     pub(super) site: Site,
     pub(super) judge: Arc<Judge>,
@@ -34,7 +35,7 @@ pub(super) struct Failovers {
     pub(super) scenario: Scenario,
     pub(super) server_faults: ServerFaults,
     pub(super) names: Vec<Name>,
-    /// The record of the queue, if the run has one instead of locks.
+    /// The record of the queue, if the run uses a queue instead of locks.
     pub(super) book: Option<Arc<Book>>,
     pub(super) chance: Rng,
     /// Shards that have a fault now.
@@ -69,7 +70,7 @@ impl Failovers {
         }
     }
 
-    /// Starts a fault of a random shard, if this shard has none now.
+    /// Starts a fault of a random shard, if this shard has no fault now.
     fn fault_of_shard(&mut self, peers: &[Arc<Peer>], stale_connections: &mut StaleConnections) {
         let does = self.server_faults;
         let kinds = [
@@ -133,7 +134,7 @@ impl Failovers {
         });
     }
 
-    /// Begins a fault of these shards, if none of them has one now.
+    /// Begins a fault of these shards, if none of these shards has a fault now.
     fn begin(&mut self, shards: &[usize]) -> Option<ShardFault> {
         let mut busy = self.busy.lock().unwrap();
         if shards.iter().any(|it| busy.contains(it)) {
@@ -155,7 +156,6 @@ impl Failovers {
         })
     }
 
-    /// Moves the slot of a name to another shard.
     fn move_a_slot(&mut self) {
         let Site::Nodes(_, cluster, _) = &self.site else { return };
         let cluster = cluster.clone();

@@ -102,7 +102,7 @@ impl FaultInjector {
         peer.cut(how);
     }
 
-    /// Cuts all connections, and refuses new ones for a while.
+    /// Cuts all connections, and lets no new connection succeed for a while.
     fn cut_off(&mut self) {
         let (time, server) = (self.millis(2_000), self.site.master());
         let reach = if self.chance.bool() { Reach::Refused } else { Reach::Silent };

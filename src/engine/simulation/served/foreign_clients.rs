@@ -1,5 +1,5 @@
-//! Foreign clients on the server. Some of them lock as Redisson does, and one client writes invalid
-//! data.
+//! Foreign clients on the server. Some of these clients lock as Redisson does, and one client
+//! writes invalid data.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ const ENTRY: &str = "redis.call('zadd', KEYS[1], ARGV[1], ARGV[2]) \
 const FIELD: &str = "redis.call('hset', KEYS[1], 'forger:1', '1') \
     redis.call('pexpire', KEYS[1], 500)";
 
-/// How a client without queues waits.
+/// How a foreign client waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Waiting {
     /// The client subscribes to releases, as Redisson does.
@@ -55,7 +55,7 @@ pub(super) struct ForeignClient {
 }
 
 impl ForeignClient {
-    /// Acquires and releases the lock several times. Stops early if its connection is lost.
+    /// Acquires and releases the lock several times. If the connection is lost, stops early.
     pub(super) async fn work(mut self) {
         let gate = Gate::open();
         for round in 0..self.rounds {
@@ -152,8 +152,8 @@ impl Forger {
         raw.ask(&["PUBLISH", &channel, words]).await.map(drop)
     }
 
-    /// Writes an invalid queue entry, or the entry of another client. The queue may be out of order
-    /// until this entry ends.
+    /// Writes an invalid queue entry, or the entry of another client. The wait queue may be out of
+    /// order until this entry is removed.
     async fn queue(&mut self, raw: &mut Raw, name: &Name) -> Option<()> {
         let key = format!("leasehold_lock__queue:{{{name}}}");
         let member = match self.chance.u32(..6) {
@@ -187,7 +187,7 @@ impl Forger {
         raw.ask(&["SET", name.as_str(), "x", "PX", &lasts.to_string()]).await.map(drop)
     }
 
-    /// Takes a lock as if it were free.
+    /// Makes another owner the holder of a lock, even if the lock is held.
     async fn take_a_field(&mut self, raw: &mut Raw, name: &Name) -> Option<()> {
         self.trace.log(|| format!("{name} gets another owner"));
         self.judge.doubts(name, Duration::from_secs(5));

@@ -1,25 +1,25 @@
-//! The record of the elements of a queue, each of which is pushed once.
+//! The record of the elements of a queue. Each element is pushed once.
 //!
 //! A failover may lose a push that not all replicas have. After a failover, an element that is done
 //! may be in the queue again. An element that all replicas have had is never lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a server has each element: under the owner of its claim, or in the queue, where it has no
-/// owner.
+/// Where a server has each element. The value is the owner of the claim, or empty if the element is
+/// in the queue.
 pub(super) type Places = BTreeMap<String, String>;
 
 /// The elements, by their known state.
 #[derive(Default)]
 pub(super) struct Jobs {
-    /// The elements that may be in the queue. The value is true if the element must be there until
-    /// it is done: its push was confirmed, and no failover has lost the push.
+    /// The elements that may be in the queue. The value is true if the push was confirmed, and no
+    /// failover has lost the push. Such an element must stay in the queue until it is done.
     pushed: BTreeMap<String, bool>,
     /// The elements that all replicas have had.
     acknowledged: BTreeSet<String>,
     /// The elements that are certainly done.
     done: BTreeSet<String>,
-    /// How many calls of `done` for this element have an unknown result.
+    /// For each element: how many calls of `done` have an unknown result.
     unsure: BTreeMap<String, u32>,
 }
 
@@ -59,16 +59,17 @@ impl Jobs {
         (twice && sure).then(|| format!("{element} is done twice"))
     }
 
-    /// Notes what a failover has forgotten. Returns the broken rule, if it lost an element that all
-    /// replicas have had.
+    /// Notes which elements a failover has lost. Returns the broken rule, if all replicas had one
+    /// of these elements.
     pub(super) fn forgets(
         &mut self,
         before: &Places,
         after: &Places,
         repeats: bool,
     ) -> Option<String> {
-        // These elements may be done a second time. Either the new server has them in the queue. Or
-        // it has their claims, and the claimants do not repeat a lost `done` in time.
+        // These elements may be done a second time, because the new server has them in the queue.
+        // If `repeats` is false, claimed elements may be done again, too, because the claimants do
+        // not repeat a lost `done` in time.
         let again = after.iter().filter(|(_, owner)| owner.is_empty() || !repeats);
         for (element, _) in again {
             if self.done.remove(element) {

@@ -1,12 +1,13 @@
-//! The rules of every run, which the judge checks. A client *believes* in a hold while its guard
-//! says that it is held. The judge calls such a hold a *trusted hold*.
+//! The rules of every run, which the judge checks. A client *relies on* a hold while its guard says
+//! that the hold is valid. The code calls such a hold a *trusted hold*, and says that the client
+//! *believes* in this hold.
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | one trusted hold | two clients believe in holds of one lock at once, while the server keeps its data |
-//! | belief is true | a client believes in a hold that the server does not have |
+//! | one trusted hold | two clients rely on holds of one lock at the same time, while the server keeps its data |
+//! | a trusted hold exists | a client relies on a hold that the server does not have |
 //! | loss is reported | a hold has ended, and `lost()` does not return soon after |
-//! | loss is noticed | a client believes in a hold long after a failover has lost it |
+//! | loss is noticed | a client relies on a hold long after a failover has lost this hold |
 //! | no false alarm | a release or `lost()` reports a loss that did not happen |
 //! | a free lock is acquired | a waiter waits for a free lock, long after the last fault |
 //! | waiters are subscribed | a waiter that may queue is not subscribed |
@@ -14,16 +15,16 @@
 //! | no hold is left behind | a lock stays held by an owner without a guard |
 //! | no waiter starves | in a calm run a waiter waits for longer than the limit of its class |
 //! | tokens grow | a hold has a token that is not greater than every earlier token of the lock |
-//! | a lock leaves its process | tasks of one client hand it off for longer than the local budget |
-//! | shutdown ends all | a client that was shut down believes, or acquires |
-//! | a lease runs during suspend | a client believes after its machine was suspended beyond the end of the hold |
+//! | a lock leaves its process | tasks of one client hand a lock off for longer than the local budget |
+//! | shutdown ends all holds | a client that was shut down relies on a hold, or acquires |
+//! | a lease runs during suspend | a client relies on a hold after its machine was suspended beyond the end of this hold |
 //! | every key ends | a key of Leasehold has no TTL, or is left at the end |
 //! | no failure without a fault | a request fails without a fault |
 //! | replies come soon | `try_acquire` or a release takes long without a fault |
 //!
 //! A client cannot notice at once that the server lost its hold, or that a foreign client overwrote
-//! it. So after such a fault, two holders are allowed for the time of a lease. A failover may lose
-//! a write that no replica has acknowledged. It must not lose a write that all replicas have
+//! the hold. So after such a fault, two holders are allowed for the time of a lease. A failover may
+//! lose a write that no replica has acknowledged. It must not lose a write that all replicas have
 //! acknowledged.
 
 mod rules;
@@ -52,9 +53,9 @@ use crate::{
 /// A waiter must acquire a free lock within this time after the last fault.
 const ACQUIRED: Duration = Duration::from_secs(4);
 
-/// The limits for a free lock in a run without faults. The first limit is a yield window and some
-/// round trips. The second limit is for polling waiters: the pause of a client that is not
-/// subscribed.
+/// The limits within which a waiter must acquire a free lock in a run without faults. The first
+/// limit covers a yield window and some round trips. The second limit is for runs with polling
+/// waiters, and covers the pause of a client that is not subscribed.
 const ACQUIRED_IN_CALM: Duration = Duration::from_millis(150);
 const ACQUIRED_BY_POLLING: Duration = Duration::from_secs(1);
 
@@ -64,12 +65,12 @@ const ACQUIRED_AFTER_SWITCH: Duration = Duration::from_millis(1_500);
 /// Clients must have reconnected within this time after a failover.
 const FOLLOWED: Duration = Duration::from_secs(1);
 
-/// If a failover has lost a release, the client must repeat it within this time.
+/// If a failover has lost a release, the client must repeat the release within this time.
 const REPEATED: Duration = Duration::from_secs(1);
 
 /// `try_acquire` and a release must end within this time if there is no fault. The second limit is
-/// for runs in which a connection may be silent, which a client notices only when it sends a
-/// request.
+/// for runs in which a connection may be silent. A client notices a silent connection only when it
+/// sends a request.
 const DONE: Duration = Duration::from_millis(300);
 const DONE_AFTER_SILENCE: Duration = Duration::from_secs(1);
 
@@ -97,13 +98,13 @@ const SHARED_WINDOW_COMES: Duration = Duration::from_secs(15);
 /// How a waiter learns that it should send a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Class {
-    /// The waiter has a queue entry, and is notified at the head of the queue.
+    /// The waiter has a queue entry, and is notified at the head of the wait queue.
     Queues,
     /// The waiter polls, or is in line behind a polling task of its client.
     Polls,
-    /// The waiter has no permission to write the queue.
+    /// The waiter has no permission to write the wait queue.
     Outside,
-    /// The waiter is a foreign client, which does not use the queue.
+    /// The waiter is a foreign client, which does not use the wait queue.
     Foreign,
 }
 
@@ -244,7 +245,7 @@ impl Judge {
 
     /// Notes that for `lasts`, clients reach only sentinels that do not know the primary. Clients
     /// that are already connected to the primary do not notice this. A client that has a fault now
-    /// may have missed the failover, and then cannot find the primary.
+    /// may have missed the failover. Such a client cannot find the primary.
     pub(super) fn misleads(&self, lasts: Duration) {
         let (now, seen) = (Instant::now(), &mut *self.seen());
         seen.misled_until = Some(now + lasts);
@@ -264,8 +265,8 @@ impl Judge {
         }
     }
 
-    /// Notes that `name` moves to another server for `lasts`. Some requests take longer, and no
-    /// request may fail.
+    /// Notes that `name` moves to another server, which takes `lasts`. Meanwhile some requests take
+    /// longer, but no request may fail.
     pub(super) fn moves(&self, name: &Name, lasts: Duration) {
         let until = Instant::now() + lasts + self.connected();
         if let Some(lock) = self.seen().locks.get_mut(name) {
@@ -284,8 +285,8 @@ impl Judge {
         let until = Instant::now() + lasts + self.scenario.lease();
         if let Some(lock) = self.seen().locks.get_mut(name) {
             lock.doubtful_until = lock.doubtful_until.max(until);
-            // The name moved lately. The replicas that acknowledged the grant belong to the
-            // previous shard, so those of the new shard may lack the grant.
+            // If the name moved lately, the replicas that acknowledged the grant belong to the
+            // previous shard. So the replicas of the new shard may lack the grant.
             if lock.moved.is_some_and(|at| at.elapsed() < REPLICAS_FOLLOW) {
                 lock.forgotten_until = lock.doubtful_until;
             }
@@ -302,7 +303,7 @@ impl Judge {
     }
 
     /// Returns whether the servers still have everything that was written about `name` after
-    /// `since`. If a write is `acknowledged`, all replicas have it.
+    /// `since`. `acknowledged` says that all replicas have these writes.
     pub(super) fn is_sure(&self, name: &Name, acknowledged: bool, since: Instant) -> bool {
         self.seen().locks.get(name).is_none_or(|lock| match acknowledged {
             true => lock.forgotten_until < since,
@@ -508,8 +509,8 @@ impl Judge {
         if self.scenario.faults.permissions || self.scenario.faults.refusals {
             return None;
         }
-        // A task that waits for acknowledgements counts as a waiter here, but it holds the lock and
-        // needs no subscription.
+        // A task that waits for acknowledgements counts as a waiter of this rule, although the task
+        // holds the lock and needs no subscription.
         let had = |it: &Waiter| match self.scenario.is_deployed() {
             true => seen.had_at(&it.name, &it.client, now),
             false => it.since,

@@ -1,5 +1,5 @@
-//! Clients on the store that they have in production: link, login, wire, subscriptions and scripts,
-//! against a simulated server.
+//! Runs of clients on a simulated server. The clients use the store of production, with its link,
+//! login, wire, subscriptions and scripts.
 //!
 //! Servers hang, reject requests, forget data and are replaced. Connections break. Clients are
 //! paused, suspended, shut down and killed. Some foreign clients do not know Leasehold's protocol.
@@ -9,16 +9,16 @@
 //! scenario              the settings of a run
 //! faults                faults of the server and the connections
 //! process_faults        faults of the machine and the process of a client
-//! permissions           the ACL permissions of a client, which change
+//! permissions           the ACL permissions of a client, which change during a run
 //! peer                  a client: its engine, store and gate
 //! process               the process and the machine of a client
 //! work                  a task that acquires locks
-//! foreign_clients       a Redisson client, a busy-polling client, a client that writes invalid data
+//! foreign_clients       a Redisson client, a busy-polling client, a client that forges data
 //! raw                   a connection of a foreign client
 //! judge                 the rules
 //! records               the rules about the past: tokens, hand-offs, shutdowns
 //! objects               runs of the other objects
-//! book                  the rules of these runs
+//! book                  the rules for the other objects
 //! jobs                  what is known of the elements of a queue
 //! entries               what is known of the entries of a map
 //! facts                 rules about what the server knows

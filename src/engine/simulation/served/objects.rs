@@ -2,35 +2,35 @@
 //! object: a fair lock, a read-write lock, a semaphore, an expirable semaphore, a latch, a
 //! multi-lock, an election, a barrier, a double barrier, a queue or a map.
 //!
-//! A task *believes* in its hold while its guard says that it is held. Such a hold is a *trusted
-//! hold*.
+//! A task *relies on* a hold while its guard says that the hold is valid. The code calls such a
+//! hold a *trusted hold*, and says that the task *believes* in this hold.
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | exclusion | a fair lock or a write lock is held and trusted, and another task believes, too, except in the writer's own read hold |
-//! | order | a fair lock is granted to an owner while another owner is the first in its queue |
-//! | exclusion of members | two tasks believe in a hold of one member of a multi-lock |
+//! | exclusion | a task relies on a fair lock or a write lock while another task relies on a hold of the same lock; the writer's own read hold is allowed |
+//! | order | a fair lock is granted to an owner while another owner is the first in its wait queue |
+//! | exclusion of members | two tasks rely on holds of the same member of a multi-lock |
 //! | reported losses | a member is lost, and the guard of the multi-lock does not report it |
-//! | one leader | two tasks believe that they lead, or a later leader has no higher term |
+//! | one leader | two tasks rely on their leadership at the same time, or a later leader has no higher term |
 //! | true records | an election returns a leader with a value that this leader has not proclaimed |
 //! | arrivals count once | a generation has a member twice, or more members have passed than arrived |
-//! | one claimant | two tasks believe in claims of one element |
+//! | one claimant | two tasks rely on claims of the same element |
 //! | done elements | an element that is done is claimed again, or done twice |
-//! | no lost element | the push of an element was confirmed, and at the end it is neither done nor in the queue |
+//! | no lost element | the push of an element was confirmed, and at the end this element is neither done nor in the queue |
 //! | no lost update | the counter of a map, which grows under its lock, is lower than the number of confirmed writes, or higher than the number of confirmed and unconfirmed writes together |
 //! | one computation | two callers get different values of one computed entry |
-//! | true replies | an insertion returns a value that was not there, or was returned before; or more values vanish than replies were lost |
-//! | one generation inside | members of two generations believe that they are inside a double barrier |
-//! | leaving together | a member has left while another member believes that it is inside |
+//! | true replies | an insertion returns a value that was not in the map, or that an earlier insertion returned; or more values vanish than replies were lost |
+//! | one generation inside | members of two generations rely on holds of one double barrier |
+//! | leaving together | a member has left a double barrier while another member of its generation relies on its hold |
 //! | number of permits | guards have more permits together than the semaphore has |
-//! | true beliefs | a task believes in a hold that the server does not have |
+//! | existing holds | a task relies on a hold that the server does not have |
 //! | closed latches | a task passes a latch that was closed all the time |
-//! | no starvation | a task waits for two minutes, though no hold and no fault lasts as long |
+//! | no starvation | a task waits for two minutes, although every hold and every fault is shorter |
 //! | no leftovers | a queue entry, a permit or a key is left at the end |
 //!
-//! The server never loses its data in these runs, because then no rule could be checked. In some
-//! simulations of a queue or a map, a replica that has all data takes over. In a deployment,
-//! failovers lose writes: see `deployment.rs` for its simulation of a queue.
+//! In these runs, the server never loses its data, because no rule could be checked after such a
+//! loss. In some simulations of a queue or a map, a replica that has all data takes over. In a
+//! deployment, failovers lose writes: see the simulation of a queue in `deployment.rs`.
 
 mod barrier;
 mod latch;
@@ -71,7 +71,7 @@ const CHECKS_WITH_FAULTS: u32 = 6_000;
 /// A task that waits for longer than this is starved.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
-/// No request is retried or in flight for longer than this.
+/// Every request ends within this time, with all its retries.
 const LONGEST_RETRY: Duration = Duration::from_secs(20);
 
 /// The object of a simulation.
@@ -90,7 +90,6 @@ pub(super) enum Subject {
     Map,
 }
 
-/// Runs the simulation of `seed`.
 pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
     fastrand::seed(seed);
     let mut chance = fastrand::Rng::with_seed(seed);
@@ -118,10 +117,10 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
     faults.shutdowns &= subject != Subject::Latch;
     let fails_over = matches!(subject, Subject::Queue | Subject::Map) && chance.bool();
     // If another fault resumed the stopped primary early, this primary would accept a write that
-    // its successor does not have.
+    // the new primary does not have.
     faults.stops &= !fails_over;
-    // The permits of a dead process have no lease, and a latch that it closed stays closed for
-    // ever.
+    // If a process dies, its permits have no lease, and a latch that this process closed stays
+    // closed for ever.
     faults.deaths &= !matches!(subject, Subject::Semaphore | Subject::Latch);
     scenario.rounds = scenario.rounds.min(30);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -185,7 +184,7 @@ impl Worker {
         }
     }
 
-    /// Acquires by one request, with a short timeout, or by waiting.
+    /// Acquires by one request, with a short timeout, or with a long timeout.
     async fn acquire<G>(
         &mut self,
         once: impl Future<Output = Result<Option<G>>>,
@@ -267,7 +266,8 @@ impl Worker {
         }
     }
 
-    /// Releases a guard: by its drop, with a short timeout, or by waiting.
+    /// Releases a hold by dropping its guard, by a release with a short timeout, or by a release
+    /// without a timeout.
     async fn release<G>(&mut self, guard: G, release: impl AsyncFnOnce(G)) {
         match self.chance.u32(..4) {
             0 => drop(guard),
@@ -306,7 +306,7 @@ impl Worker {
         }
     }
 
-    /// Leads repeatedly. Each leader proclaims its owner as the value.
+    /// Becomes the leader repeatedly. Each leader proclaims its owner as the value.
     async fn use_election(mut self) {
         let election = self.client().election("office").unwrap().ttl(self.scenario.ttl);
         for _ in 0..self.scenario.rounds {
@@ -457,7 +457,7 @@ impl World {
         let free = match self.subject {
             Subject::Semaphore => client.semaphore("seats").unwrap().available().await,
             Subject::Permits => client.expirable_semaphore("permits").unwrap().available().await,
-            // This acquisition removes dead waiters from the queue.
+            // This acquisition removes dead waiters from the wait queue.
             Subject::Fair => {
                 let lock = client.fair_lock("gate").unwrap();
                 lock.run_within(LONGEST_RETRY, async |_held| self.book.count.into()).await

@@ -24,7 +24,6 @@ use crate::{
     store::redis::{Connector, RedisStore, Settings},
 };
 
-/// One client.
 pub(super) struct Peer {
     pub(super) id: String,
     pub(super) engine: Arc<Engine>,
@@ -118,7 +117,7 @@ fn connector(id: &str, site: &Site, gate: &Gate, is_dead: &Arc<AtomicBool>) -> C
     })
 }
 
-/// A stream from which the client reads nothing while it is paused.
+/// A stream from which a paused client reads nothing.
 struct Behind {
     gate: Gate,
     stream: DuplexStream,

@@ -2,13 +2,12 @@
 
 use fastrand::Rng;
 
-/// The permissions of one client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Permissions {
     All,
-    /// The client may not write any queue.
+    /// The client may not write any wait queue.
     NoQueue,
-    /// The client may write the queue of only one name.
+    /// The client may write the wait queue of only one name.
     OneQueue,
     /// The client may use only the channels of Redisson.
     OnlyRedissonChannels,

@@ -12,15 +12,14 @@ use tokio::time::Instant;
 
 use crate::engine::{clock::Clock, simulation::gate::Tasks};
 
-/// How much faster or slower the clocks of clients run, in millionths. The largest drift is a
-/// hundredth, as is the margin of a lease.
+/// How much faster or slower the clocks of clients run, in millionths. The largest drift is 1 %,
+/// which the margin of a lease covers.
 const DRIFTS: [i32; 4] = [-10_000, 10_000, 0, -5_000];
 
 /// The highest number of runtimes that a client loses. After each loss, new tasks work for the
 /// client, so this number bounds the length of the run.
 const RUNTIMES: u32 = 5;
 
-/// The process of a client, and its machine.
 #[derive(Default)]
 pub(super) struct Process {
     /// How long the machine was suspended, in milliseconds.

@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use super::{faults::FaultInjector, peer::Peer};
 use crate::{Client, engine::simulation::trace::name};
 
-/// How long a client has no runtime, at most.
+/// The longest time for which a client has no runtime.
 const WITHOUT_RUNTIME: Duration = Duration::from_millis(300);
 
 /// The longest time that the server takes for a request.
 const SLOW: Duration = Duration::from_secs(5);
 
 impl FaultInjector {
-    /// Suspends the machine of a client, ends its runtime, or shuts it down, at random times.
+    /// Suspends the machine of a client, ends its runtime, or shuts the client down, at random.
     pub(super) fn fault_of_process(&mut self, peer: &Arc<Peer>) {
         let does = self.scenario.faults;
         if does.suspensions && self.one_in(500) {

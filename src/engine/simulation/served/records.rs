@@ -10,15 +10,15 @@ use crate::{
     primitives::LockContext,
 };
 
-/// The longest time for which one client may hand a lock off from task to task: 10 ms, and a little
-/// for the clock.
+/// The longest time for which one client may hand a lock off from task to task: 10 ms, and 2 ms for
+/// the differences between clocks.
 const LOCAL_TIME: Duration = Duration::from_millis(12);
 
 #[derive(Default)]
 pub(super) struct Records {
     /// Clients that were shut down.
     shut: Vec<Gate>,
-    /// For each owner: since when its grant is handed off within the client.
+    /// For each owner: since when its grant has stayed within the client.
     turns: BTreeMap<Owner, Turns>,
     /// The newest token of each name.
     tokens: BTreeMap<Name, u64>,
@@ -31,8 +31,8 @@ struct Turns {
 }
 
 impl Records {
-    /// Notes an acquisition of `name`, and returns the rule that it breaks. Tokens are not checked
-    /// if a foreign client `meddles`.
+    /// Notes an acquisition of `name`. Returns the broken rule, if there is one. Tokens are not
+    /// checked if a foreign client `meddles`.
     pub(super) fn acquires(
         &mut self,
         name: &Name,

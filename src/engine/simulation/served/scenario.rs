@@ -7,14 +7,14 @@ use fastrand::Rng;
 /// The timeout of a client for a connection and for a reply.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The longest pause of a polling waiter. It is shorter than the longer yield windows, so the
-/// waiter polls in each of these.
+/// The longest pause of a polling waiter. The pause is shorter than the longer yield windows, so
+/// the waiter polls in each of these windows.
 pub(super) const LONGEST_POLL: Duration = Duration::from_millis(4);
 
 /// How many replicas the server reports in a run with acknowledged grants.
 pub(super) const REPLICAS: u32 = 1;
 
-/// The faults that may occur.
+/// The kind of a run, which decides which faults may occur.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     /// No fault, and all clients queue for one lock.
@@ -167,8 +167,8 @@ impl Scenario {
         self.replicas > 0
     }
 
-    /// Returns a time that no lease exceeds: a fixed lease is up to two seconds longer than half of
-    /// the *ttl*.
+    /// Returns a time that no lease exceeds. A fixed lease is at most two seconds longer than half
+    /// of the *ttl*.
     pub(super) fn lease(&self) -> Duration {
         self.ttl + Duration::from_secs(2)
     }

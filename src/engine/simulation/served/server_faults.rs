@@ -7,7 +7,6 @@ use leasehold_twin::Delay;
 
 use super::scenario::{Kind, Scenario};
 
-/// The faults that may occur in a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerFaults {
     /// How far replicas lag behind, and how long gossip takes, in milliseconds.

@@ -27,7 +27,6 @@ use crate::{domain::Name, engine::simulation::trace::Trace};
 /// How long clients reach only the stale sentinel after all their connections were cut.
 const LONGER: Duration = Duration::from_secs(3);
 
-/// A fault of a shard.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FaultKind {
     Agreed,
@@ -140,7 +139,7 @@ impl ShardFault {
         self.promote(if serves.is_zero() { serves } else { self.left() });
     }
 
-    /// Kills and replaces the primary, which comes back as a replica.
+    /// Kills the primary, and promotes a replica. The old primary comes back as a replica.
     pub(super) async fn killed(&self) {
         let (old, cut_for) = (self.primary(), self.millis(1_500));
         self.fault(cut_for);
@@ -152,12 +151,12 @@ impl ShardFault {
         old.restart();
     }
 
-    /// Makes the replicas unreachable, so that they miss all writes until the primary is killed.
-    /// Then one of the replicas is promoted.
+    /// Kills the replicas, so that they miss all writes until the primary is killed. Then one of
+    /// the restarted replicas is promoted.
     pub(super) async fn behind(&self) {
         let (old, replicas) = (self.primary(), self.site.replicas(self.shards[0]));
-        // The replicas miss renewals for this time. It is so short that acknowledged grants still
-        // have a lease afterwards.
+        // The replicas miss renewals for this time. The time is so short that acknowledged grants
+        // still have a lease afterwards.
         let most = u64::try_from(self.scenario.ttl.as_millis()).unwrap() / 4;
         let (missed, cut_for) = (self.millis(most), self.millis(500));
         replicas.iter().for_each(Twin::kill);
@@ -173,7 +172,8 @@ impl ShardFault {
         old.restart();
     }
 
-    /// Stops the primary, replaces it, and lets it continue as if nothing had happened.
+    /// Stops the primary, promotes a replica, and later resumes the old primary, which has not
+    /// noticed its replacement.
     pub(super) async fn hung(&self) {
         let (old, cut_for, later) = (self.primary(), self.millis(1_500), self.millis(8_000));
         self.fault(cut_for);
@@ -196,7 +196,7 @@ impl ShardFault {
         old.rejoin();
     }
 
-    /// Cuts the primary off from all other servers, and some clients with it: they reach only this
+    /// Cuts the primary and some clients off from all other servers. These clients reach only this
     /// primary.
     pub(super) async fn parted(&self, peers: &[Arc<Peer>]) {
         let (old, time) = (self.primary(), self.millis(8_000));
@@ -212,7 +212,7 @@ impl ShardFault {
         old.rejoin();
     }
 
-    /// Lets one sentinel miss a failover. Then clients reach only this sentinel.
+    /// Lets one sentinel miss a failover. Then clients reach no other sentinel.
     pub(super) async fn stale(&self, peers: &[Arc<Peer>]) {
         let Site::Watched(_, watched, _) = &self.site else { return self.stale_node().await };
         let sentinel = watched.sentinels()[0].clone();

@@ -12,7 +12,6 @@ use tokio::{io::DuplexStream, time::sleep};
 
 use crate::domain::Name;
 
-/// The servers of a run.
 #[derive(Clone, Debug)]
 pub(super) enum Site {
     /// One server. If its replica is promoted, clients reach that replica instead.
@@ -84,8 +83,8 @@ impl Site {
         self.primary(self.shard_of(name))
     }
 
-    /// Returns the owners that hold a name, and its remaining lease in milliseconds, which is -2 if
-    /// the name is free. While a slot moves, its key may be at either shard.
+    /// Returns the owners that hold a name, and the remaining lease in milliseconds. If the name is
+    /// free, the lease is -2. While the slot of the name moves, its key may be at either shard.
     pub(super) fn state(&self, name: &Name) -> (BTreeSet<String>, i64) {
         let there = |it: Twin| Some((it.hash(name.as_str())?, it.pttl(name.as_str())));
         let known = there(self.of(name)).or_else(|| match self {
@@ -95,7 +94,6 @@ impl Site {
         known.map_or((BTreeSet::new(), -2), |(fields, lasts)| (fields.into_keys().collect(), lasts))
     }
 
-    /// Returns all primaries.
     pub(super) fn masters(&self) -> Vec<Twin> {
         (0..self.shards()).map(|shard| self.primary(shard)).collect()
     }
@@ -127,7 +125,7 @@ impl Site {
         self.all().iter().map(Twin::evals).sum()
     }
 
-    /// Stops the primary, and promotes the replica if it has all writes.
+    /// Stops the primary for a moment. If the replica has all writes, promotes the replica.
     pub(super) async fn fail_over_in_step(&self) {
         let Self::One(servers) = self else { return };
         let before = self.master();
@@ -238,7 +236,7 @@ impl Site {
     }
 }
 
-/// Returns a slot of a shard that contains no name of the run, so that this slot never moves.
+/// Returns a slot of the shard. This slot contains no name of the run, so it never moves.
 fn some_slot(shard: usize) -> u16 {
     const PART: usize = 16_384_usize.div_ceil(PRIMARIES);
     u16::try_from(shard * PART + 7).unwrap()

@@ -2,8 +2,8 @@
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | a replaced server is left | a connection of a client to it outlives the replacement by some seconds |
-//! | silence is noticed | a client keeps a subscribed connection on which no byte arrives any more |
+//! | a replaced server is left | a client still has a connection to this server some seconds after its replacement |
+//! | silence is noticed | a client keeps a subscribed connection on which no bytes arrive |
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
 /// A connection: its server, and its number at this server.
 type Key = (String, u64);
 
-/// A client must give up a silent connection within this time.
+/// A client must close a silent connection within this time.
 const SILENCE: Duration = Duration::from_secs(7);
 
 /// The connections that clients must close, and since when.
@@ -61,7 +61,7 @@ impl StaleConnections {
         }
     }
 
-    /// Checks that no client keeps a connection that it must give up.
+    /// Checks that no client keeps a connection that it must close.
     pub(super) fn check(&mut self, site: &Site, peers: &[Arc<Peer>]) -> Result<(), String> {
         self.check_silent(site, peers)?;
         self.check_stale(site, peers)

@@ -116,7 +116,7 @@ impl Worker {
         (lock, Terms { acknowledged, renews })
     }
 
-    /// Returns how many replicas must acknowledge a grant: one time in three, more than exist.
+    /// Returns how many replicas must acknowledge a grant, in one of three cases more than exist.
     fn replicas(&mut self) -> Replicas {
         let least = if self.one_in(3) { TOO_MANY } else { TOO_MANY - 1 };
         Replicas::at_least(least).within(Duration::from_millis(50))
@@ -166,9 +166,10 @@ impl Worker {
         self.judge.waits(lock.name(), &self.peer.id, &self.peer.gate, self.class())
     }
 
-    /// Polls `acquire()` once, and polls it again only after `time`, like a branch of a `select!`.
-    /// A task in line behind other tasks of its client blocks no other task. But a task that has
-    /// the request slot may be granted the lock without noticing it. This counts as a fault.
+    /// Polls `acquire()` once, and again only after `time`, like a branch of a `select!`. If the
+    /// task is in line behind other tasks of its client, it blocks no other task meanwhile. But if
+    /// the task has the request slot, the store may grant the lock before the task is polled again.
+    /// This case counts as a fault.
     async fn pause_while_waiting(
         &mut self,
         lock: &Lock,

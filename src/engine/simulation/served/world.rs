@@ -28,17 +28,15 @@ use crate::{
 /// The longest time that a run may take, in virtual time.
 const LONGEST: Duration = Duration::from_secs(900);
 
-/// Faults occur during this time.
 const FAULTY_TIME: Duration = Duration::from_secs(30);
 
-/// After a client has lost its runtime, each new task works for this number of rounds.
+/// After a client has lost its runtime, each of its new tasks works for this number of rounds.
 const ROUNDS_AGAIN: u32 = 3;
 
-/// The highest average number of scripts per grant, in tenths: two requests of the waiter and one
-/// hand-over, and now and then another request.
+/// The highest average number of scripts per grant, in tenths. A grant takes two requests of the
+/// waiter and one release, and sometimes another request.
 const SCRIPTS: u64 = 32;
 
-/// Runs `seed`.
 pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
     fastrand::seed(seed);
     let mut chance = fastrand::Rng::with_seed(seed);
@@ -50,7 +48,6 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
     })
 }
 
-/// Logs each command of `server`.
 pub(super) fn log_commands(server: &Twin, trace: &Arc<Trace>) {
     let trace = Arc::clone(trace);
     server.watch(move |it| {
@@ -205,7 +202,7 @@ impl World {
         }
     }
 
-    /// Checks at the end that nothing is left.
+    /// Checks at the end that no queue entry, no hold and no key is left.
     async fn check_end(self) -> Result<(), String> {
         // Within this time, withdrawals are repeated, and unused subscriptions end.
         sleep(Duration::from_secs(7)).await;
@@ -221,7 +218,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that no queue has an entry. An empty queue may stay for a while.
+    /// Checks that no wait queue has an entry. An empty wait queue may stay for a while.
     fn check_queues(&self) -> Result<(), String> {
         let master = self.site.master();
         let queues = master.keys().into_iter().filter_map(|key| master.zset(&key));

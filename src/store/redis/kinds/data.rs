@@ -25,7 +25,7 @@ static SCAN: LazyLock<Script> = script!("scan");
 
 pub(super) const SCRIPTS: Scripts = &[&SCAN];
 
-/// The largest number of bytes of one reply: enough for a key and its value.
+/// The largest number of bytes of one reply, which is enough for a key and its value.
 pub(super) const LONGEST_REPLY: usize = 2 * MAX_VALUE_BYTES;
 
 /// The reply to a change.
@@ -33,25 +33,26 @@ pub(super) const LONGEST_REPLY: usize = 2 * MAX_VALUE_BYTES;
 pub(crate) enum Changed {
     /// Nothing changed, or there was no previous value.
     No,
-    /// Something changed, or there was a previous value. Contains the previous value, or no bytes.
+    /// Something changed, or there was a previous value. The field has the previous value, or no
+    /// bytes.
     Yes(Vec<u8>),
     /// The previous value is too long for a reply, so nothing changed.
     TooLong,
 }
 
-/// A page of a map or a set, or a part of it.
+/// A page of a map or a set, or a part of a page.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Page {
-    /// Of a map, keys and values by turns; of a set, elements.
+    /// The elements of a set. For a map, the first key, its value, the second key, and so on.
     pub(crate) parts: Vec<Vec<u8>>,
     /// Where the next request continues. `None` after the last page.
     pub(crate) next: Option<Cursor>,
-    /// If the entry after `parts` was left out, because it is too long for a reply: the beginning
-    /// of its key.
+    /// The beginning of the key of the entry after `parts`, if this entry is too long for a reply
+    /// and was left out.
     pub(crate) skips: Option<Vec<u8>>,
 }
 
-/// Where reading continues. The default is the beginning.
+/// Where reading continues. The default value is the beginning.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Cursor {
     page: u64,
@@ -59,7 +60,7 @@ pub(crate) struct Cursor {
     read: Vec<Vec<u8>>,
 }
 
-/// Sends a command that returns 1 or 0 for `it`, and returns whether the reply is 1.
+/// Sends a command that returns 1 or 0 for the key or element `it`. Returns whether the reply is 1.
 pub(super) async fn flag(store: &RedisStore, name: &Name, verb: &str, it: &[u8]) -> Reply<bool> {
     let request = Request::command(verb, name.as_str(), it).about(name);
     store.ask(request.read(|reply| Ok(replies::number(reply)? == 1))).await
@@ -86,7 +87,7 @@ pub(super) async fn page(
         };
         let texts = |values: &[Value]| values.iter().map(bytes).collect::<Result<Vec<_>, _>>();
         let next = Cursor { page: replies::number(page)?.unsigned_abs(), read: texts(read)? };
-        // The cursor 0 means the end, or a part of the first page. Only a part has hashes.
+        // The cursor 0 means the end, or a part of the first page. Only parts of pages have hashes.
         let next = Some(next).filter(|next| *next != Cursor::default());
         Ok(Page { parts: texts(parts)?, next, skips: skips.first().map(bytes).transpose()? })
     };

@@ -1,4 +1,4 @@
--- delete: deletes a latch, which opens it, or a semaphore. The counter may have any value.
+-- delete: deletes a latch or a semaphore. A deleted latch is open. The counter may have any value.
 --
 --   KEYS[1]  counter  of a latch, or of the free permits of a semaphore
 --   KEYS[2]  receipt  reply to this request, kept for a minute
@@ -9,10 +9,10 @@
 --   1   the counter existed
 --   0   the counter did not exist
 --
--- Redisson publishes `1` (closed) when it deletes a latch, so its waiters keep waiting. Leasehold
+-- Redisson publishes `1` (closed) when it deletes a latch, so the waiters keep waiting. Leasehold
 -- publishes `0`, which Redisson's waiters understand as open. GET comes first because it rejects a
 -- key of another type, which DEL would delete. The DEL of the receipt changes nothing, but after a
--- DEL a full server also accepts the other writes of the script.
+-- DEL, a full server also accepts the other writes of the script.
 --
 -- Time: GET, GET, DEL, SET and SET; DEL when the counter existed, and PUBLISH for a latch.
 

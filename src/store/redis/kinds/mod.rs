@@ -1,5 +1,5 @@
 //! The kinds of objects, each in a folder with its scripts. [`InRedis`] has the requests that the
-//! engine sends to every kind. A request that only one kind has is in the module of that kind.
+//! engine sends for every kind. A request of only one kind is in the module of this kind.
 
 pub(crate) mod barrier;
 pub(crate) mod data;
@@ -38,8 +38,8 @@ use crate::domain::{
 /// Deletes a latch or a semaphore.
 static DELETE: LazyLock<Script> = script!("receipt", "number", "delete");
 
-/// A kind of object in Redis, with the requests of the engine. A kind implements only the requests
-/// that it supports; the other requests fail.
+/// A kind of objects in Redis, with the requests of the engine. A kind implements only the requests
+/// that it supports. The other requests fail.
 pub(super) trait InRedis {
     /// The scripts of this kind. Each new connection loads them.
     const SCRIPTS: Scripts;
@@ -130,7 +130,8 @@ fn unsupported<T>() -> Reply<T> {
     ))
 }
 
-/// Evaluates `$result` with the type of `$kind`. Only this macro and [`held_as`] distinguish kinds.
+/// Evaluates `$result` with the type that implements `$kind`. Only this macro and [`held_as`]
+/// distinguish kinds.
 macro_rules! by_kind {
     ($kind:expr, $InRedis:ident => $result:expr) => {
         match $kind {
@@ -199,7 +200,7 @@ impl RedisStore {
     /// If the owner repeats its request, the lock is granted again, with a fresh lease.
     ///
     /// With a `place`, the owner gets a queue entry while the lock is busy. A later release may
-    /// reserve the lock for this owner. The owner then receives
+    /// reserve the lock for this owner. The client of the owner then receives
     /// [`Event::Ask`](crate::store::Event::Ask), and acquires the lock by its next request.
     pub(crate) async fn acquire(&self, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
         by_kind!(claim.object.kind, K => Box::pin(K::acquire(self, claim, place)).await)
@@ -240,9 +241,9 @@ impl RedisStore {
     }
 
     /// Returns the group of `object`. One request can renew all holds of a group. Holds of a group
-    /// have the same kind. In a cluster, they also have the same slot, because a script may not use
-    /// two slots. So if a node hangs, only the holds on this node are in doubt, even while the node
-    /// is importing a slot.
+    /// have the same kind. In a cluster, the holds also have the same slot, because a script may
+    /// not use two slots. So if a node hangs, only the holds on this node are in doubt, even while
+    /// the node is importing a slot.
     pub(crate) fn group(&self, object: &Object) -> u32 {
         const KINDS: u32 = Kind::ALL.len() as u32;
         let slot = if self.topology.moves_slots() { slot_of_name(&object.name) } else { 0 };
@@ -252,15 +253,15 @@ impl RedisStore {
     /// Renews each hold that its owner still has. Returns one outcome for each hold, in order:
     /// [`Outcome::Unknown`] if no reply shows whether the hold was renewed.
     ///
-    /// All holds must be of one [`group`](Self::group). Each renewal is atomic; all renewals
+    /// All holds must be of one [`group`](Self::group). Each renewal is atomic, but all renewals
     /// together are not.
     pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         Box::pin(self.renew_or_halve(renewals)).await
     }
 
     /// Returns how many replicas have executed the grant of `claim`. Waits until enough replicas
-    /// have executed it, or until the time of `replicas` is over. Returns 0 if the owner no longer
-    /// has the hold.
+    /// have executed the grant, or until the time of `replicas` is over. Returns 0 if the owner no
+    /// longer has the hold.
     pub(crate) async fn replicated(&self, claim: &Claim, replicas: Replicas) -> Reply<u32> {
         match by_kind!(held_as(claim.object.kind), K => K::granted(claim)) {
             Some(Granted(evidence)) => {
@@ -274,7 +275,7 @@ impl RedisStore {
     /// Executes `work` if the claim's owner has its hold now, and returns the result of `work`. If
     /// not, does nothing and returns `None`.
     ///
-    /// **The caller must not repeat the request**: the store might execute `work` twice.
+    /// **The caller must not repeat the request**, because the store might execute `work` twice.
     pub(crate) async fn guarded(&self, claim: &Claim, work: &Work) -> Reply<Option<domain::Value>> {
         by_kind!(held_as(claim.object.kind), K => Box::pin(K::guarded(self, claim, work)).await)
     }
@@ -288,7 +289,7 @@ impl RedisStore {
         by_kind!(held_as(object.kind), K => Box::pin(K::held_by(self, object, owner)).await)
     }
 
-    /// Frees `object` of any holder, and notifies waiters. Returns whether it was held.
+    /// Ends the hold of any holder of `object`, and notifies waiters. Returns whether it was held.
     pub(crate) async fn force_release(&self, object: &Object) -> Reply<bool> {
         by_kind!(object.kind, K => {
             let released = K::force_release(self, object);
@@ -297,8 +298,8 @@ impl RedisStore {
     }
 }
 
-/// Returns the channel on which releases of `object` are announced. If the object has a task, this
-/// is the channel of that task.
+/// Returns the channel on which releases of `object` are announced. If the object has a task,
+/// returns the channel of that task.
 pub(super) fn channel_of(object: &Object) -> String {
     let channel = by_kind!(object.kind, K => K::channel(&object.name));
     match &object.task {

@@ -1,4 +1,4 @@
--- scan: reads a page of a map or of a set, or a part of a page that is too long for one reply.
+-- scan: reads a page of a map or a set. If the page is too long for one reply, reads a part of it.
 --
 --   KEYS[1]  data     hash {key: value}, or set
 --   ARGV[1]  longest  how many bytes the reply may have
@@ -10,12 +10,12 @@
 --                                              page, 0 at the end; elements have no values
 --   {cursor, {key, value, …}, {read, …}}       a part; the next request needs this cursor and these
 --                                              hashes
---   {cursor, {key, value, …}, {read, …}, key}  the same; the entry of this key, of which these are
---                                              the first 200 bytes, was left out, because it is
---                                              longer than the longest reply
+--   {cursor, {key, value, …}, {read, …}, key}  the same, but the entry after this part is longer
+--                                              than the longest reply and was left out; `key` has
+--                                              the first 200 bytes of the key of this entry
 --
--- A longer reply would end the connection. Hashes identify the entries to skip, because their order
--- in a page may change between two requests.
+-- A longer reply would end the connection. Hashes identify the entries to skip, because the order
+-- of the entries in a page may change between two requests.
 --
 -- Time: HSCAN or SSCAN.
 
@@ -30,8 +30,8 @@ for i = 1, #page[2], step do
     local key, value = page[2][i], step == 2 and page[2][i + 1] or ''
     local hash = redis.sha1hex(key)
     if not before[hash] then
-        -- The 64 bytes are for the hash of the entry, and for the lengths of its texts in the
-        -- reply.
+        -- The 64 bytes are for the hash of the entry, and for the length prefixes of its texts in
+        -- the reply.
         length = length + #key + #value + 64
         if length > longest and #parts > 0 then
             return {ARGV[3], parts, read}

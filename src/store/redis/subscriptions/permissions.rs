@@ -1,8 +1,8 @@
-//! The ACL permissions of this client: which of them the server has denied, for each name.
+//! The ACL permissions that the server has denied to this client, for each name.
 //!
-//! The code for subscriptions and the code for queues ask this module. A denial counts only for one
-//! name, because an ACL grants permissions by patterns of names. It counts for 30 s, because an
-//! administrator may change the ACL.
+//! The code for subscriptions and the code for queues use this module. A denial counts only for one
+//! name, because an ACL grants permissions by patterns of names. A denial counts for 30 s, because
+//! an administrator may change the ACL.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl Denials {
         }
     }
 
-    /// Forgets expired denials. Returns the names that may be tried again.
+    /// Forgets expired denials. Returns their objects, so that the client tries again.
     pub(super) fn forget(&mut self, now: Instant) -> Vec<Object> {
         let old = self.0.iter().filter(|(_, (_, until))| *until <= now);
         let old: Vec<Object> = old.map(|(object, _)| object.clone()).collect();
@@ -79,7 +79,7 @@ impl Denials {
         old
     }
 
-    /// Forgets all denials: a new connection may belong to another user.
+    /// Forgets all denials, because a new connection may belong to another user.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,8 +1,7 @@
-//! Wanted and confirmed subscriptions, and the requests that make the confirmed ones equal to the
-//! wanted ones.
+//! Wanted and confirmed subscriptions, and the requests that make the two equal.
 //!
-//! The table does no I/O, and its caller passes the time. The reply to a request comes on the same
-//! connection. If the connection ends before the reply, the next connection subscribes to
+//! The table does no I/O, and its caller passes the current time. The reply to a request comes on
+//! the same connection. If the connection ends before the reply, the next connection subscribes to
 //! everything again, so a lost reply does no harm.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -27,7 +26,7 @@ pub(in crate::store::redis) struct Table {
     delivery: Delivery,
     objects: Map<Object, WantedName>,
     channels: HashMap<String, Channel>,
-    /// Channels whose state may differ from the wanted one.
+    /// Channels whose state may differ from the wanted state.
     outdated: BTreeSet<String>,
     refusals: Denials,
     /// The events that were not sent yet, in order.
@@ -38,9 +37,9 @@ pub(in crate::store::redis) struct Table {
 #[derive(Debug, Default)]
 struct WantedName {
     channels: Vec<String>,
-    /// Whether `channels` includes the channel of this client alone.
+    /// Whether `channels` includes the channel for notifications of this client alone.
     turns: bool,
-    /// The level in the last event about this name.
+    /// The subscription level in the last event about this name.
     level: SubscriptionLevel,
 }
 
@@ -58,7 +57,7 @@ enum Meaning {
     Released,
     /// A leader announced its record.
     Changed,
-    /// The channel carries no messages: scripts count its listeners.
+    /// The channel carries no messages, because scripts only count its subscribers.
     Nothing,
     Ask,
 }
@@ -104,8 +103,8 @@ impl SubscriptionTable for Table {
             self.objects.insert(object.clone(), WantedName::default());
         }
         self.want(object);
-        // An earlier waiter may already have subscribed. The new waiter needs an event about the
-        // level.
+        // If an earlier waiter has already subscribed, the new waiter still needs an event about
+        // the subscription level.
         let level = self.objects.get(object).map(|wanted| wanted.level).unwrap_or_default();
         if level != SubscriptionLevel::Nothing {
             self.events.push_back(Event::Subscribed(object.clone(), level));
@@ -140,7 +139,7 @@ impl SubscriptionTable for Table {
             (std::mem::take(&mut wanted.level) != SubscriptionLevel::Nothing)
                 .then(|| object.clone())
         };
-        // The set is sorted, so the events have the same order in each simulation of a seed.
+        // The set is sorted, so all simulations with the same seed have the same order of events.
         let lost: BTreeSet<Object> = self.objects.iter_mut().filter_map(unsubscribed).collect();
         self.channels.clear();
         match self.delivery {
@@ -197,7 +196,7 @@ impl SubscriptionTable for Table {
                 self.outdated.retain(|it| !asked.channels.contains(it) || !is_wanted(it));
             }
             (Rejection::Forbidden, Some(object)) => self.refused(object, needs(asked), now),
-            // If the server denies an unsubscribe, the client does not repeat it.
+            // If the server denies a request to unsubscribe, the client does not repeat it.
             (Rejection::Forbidden, None) => {
                 self.outdated.retain(|it| !asked.channels.contains(it));
             }
@@ -273,7 +272,7 @@ impl Table {
         self.channels.get(&channel_of(object)).is_some_and(|it| it.state == State::On)
     }
 
-    /// Sets the wanted channels of `object` to those that the ACL allows.
+    /// Sets the wanted channels of `object` to the channels that the ACL allows.
     fn want(&mut self, object: &Object) {
         let wanted = self.wanted(object);
         let Some(name) = self.objects.get_mut(object) else { return };
@@ -328,7 +327,7 @@ impl Table {
         objects.iter().for_each(|object| self.update(object));
     }
 
-    /// Adds an event if the level of `object` has changed.
+    /// Adds an event if the subscription level of `object` has changed.
     fn update(&mut self, object: &Object) {
         let Some(wanted) = self.objects.get_mut(object) else { return };
         let is_on = |it: &String| self.channels.get(it).is_some_and(|it| it.state == State::On);
@@ -344,9 +343,9 @@ impl Table {
     }
 }
 
-/// Returns the permission that is missing if the server denies `asked`. If only Leasehold uses some
-/// of the channels, the server may deny only these channels. The client then drops these channels,
-/// and requests the others again.
+/// Returns the permission that counts as missing if the server denies `asked`. If some channels
+/// exist only in Leasehold, the server may have denied only these channels. So the client requests
+/// the other channels again.
 fn needs(asked: &Correction) -> Denied {
     let releases = asked.subscribe.as_ref().map(channel_of);
     match asked.channels.iter().all(|it| Some(it) == releases.as_ref()) {
@@ -355,7 +354,7 @@ fn needs(asked: &Correction) -> Denied {
     }
 }
 
-/// A request for the channels of an object.
+/// A request that subscribes to channels of an object, or unsubscribes from channels.
 type Correction = leasehold_link::Correction<Object>;
 
 impl Topic for Object {

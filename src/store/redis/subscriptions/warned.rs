@@ -1,4 +1,4 @@
-//! Logs denied permissions: each kind only once for each client.
+//! Logs denied permissions, each kind of permission only once for each client.
 
 use super::permissions::Denied;
 use crate::domain::{Mutex, Object};
@@ -8,8 +8,8 @@ use crate::domain::{Mutex, Object};
 pub(in crate::store::redis) struct Warned(Mutex<Vec<Denied>>);
 
 impl Warned {
-    /// Logs that the server denied this permission, unless this was logged before. Without the
-    /// permission, the client still gets locks, but later.
+    /// Logs the denial of this permission, unless the client has already logged the denial. Without
+    /// the permission, the client still acquires locks, but later.
     pub(super) fn warn_once(&self, what: Denied, object: &Object) {
         let mut warned = self.0.lock();
         if warned.contains(&what) {

@@ -433,8 +433,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[
                 Edit {
                     file: "src/engine/hold.rs",
-                    from: "        self.remaining(now)?;\n        let mut state = self.state.lock();\n        // Its grant",
-                    to: "        let _ = now;\n        let mut state = self.state.lock();\n        // Its grant",
+                    from: "        self.remaining(now)?;\n        let mut state = self.state.lock();\n        // The grant",
+                    to: "        let _ = now;\n        let mut state = self.state.lock();\n        // The grant",
                 },
                 Edit {
                     file: "src/engine/hold.rs",
@@ -506,7 +506,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::held::tests::release_of_a_lost_share_reports_the_loss_to_all"),
+        Finder::Unit("engine::held::tests::release_of_a_lost_share_reports_the_loss_to_all_shares"),
         Defect {
             says: "a rejected hold count counts as a success",
             edits: &[Edit {
@@ -626,7 +626,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::watchdog::tests::expired_writer_that_also_reads_is_released"),
+        Finder::Unit("engine::watchdog::tests::expired_write_hold_with_a_read_hold_is_released"),
         Defect {
             says: "the release of a writer that also reads is given up with its own lease",
             edits: &[Edit {
@@ -638,7 +638,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::read_hold_of_a_writer_is_not_shared_while_it_writes",
+            "engine::contention::tests::sharing::read_hold_of_a_writer_is_not_shared_during_its_write_hold",
         ),
         Defect {
             says: "a hold is shared while a task waits for the other side",
@@ -741,7 +741,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::hold::tests::client_pauses_for_a_fiftieth_of_its_short_holds"),
+        Finder::Unit("engine::hold::tests::pauses_of_a_client_add_up_to_2_percent_of_short_holds"),
         Defect {
             says: "a client that acquires repeatedly leaves no time for polling waiters",
             edits: &[Edit {
@@ -790,7 +790,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::writer_that_also_reads_is_not_handed_over",
+            "engine::contention::tests::sharing::write_hold_with_a_read_hold_is_not_handed_off",
         ),
         Defect {
             says: "a writer that also reads is handed over",
@@ -1004,7 +1004,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the end of a hold takes the request slot from the next hold",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "                // Another hold has its grant now.\n                return;\n",
+                from: "                // Another hold has this grant now.\n                return;\n",
                 to: "",
             }],
         },
@@ -1024,7 +1024,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::returning_task_waits_for_the_requests_of_other_clients",
+            "engine::contention::tests::task_that_reacquires_waits_for_requests_of_other_clients",
         ),
         Defect {
             says: "a returning task does not let other clients acquire first",
@@ -1219,7 +1219,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::events::tests::pausing_waiter_asks_again_when_the_store_recovers"),
+        Finder::Unit("engine::events::tests::pause_of_a_waiter_ends_when_the_store_recovers"),
         Defect {
             says: "waiters do not send requests when the store is reachable again",
             edits: &[Edit {
@@ -1308,7 +1308,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::waiting::tests::long_waiting_task_reports_its_time_and_may_leave_a_record",
+            "engine::acquire::waiting::tests::waiter_reports_its_waiting_time_after_a_long_wait",
         ),
         Defect {
             says: "a waiter for many permits is overtaken for ever",
@@ -1490,7 +1490,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::waiting::tests::waiter_asks_less_often_if_replies_are_late_for_many_names",
+            "engine::acquire::waiting::tests::waiter_slows_down_when_replies_are_late_for_many_names",
         ),
         Defect {
             says: "waiters with late replies send requests as often as before",
@@ -1633,7 +1633,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::idle::waiter_that_lost_its_slot_gets_no_wakeup_of_the_next_owner",
+            "engine::contention::tests::idle::former_slot_owner_gets_no_notification_of_the_next_owner",
         ),
         Defect {
             says: "a task that lost the request slot receives notifications for the next one",
@@ -1646,7 +1646,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::idle::late_grant_belongs_to_its_task_though_it_lost_the_slot",
+            "engine::contention::tests::idle::late_grant_is_kept_by_a_task_that_lost_its_request_slot",
         ),
         Defect {
             says: "a late grant takes the request slot of another task",
@@ -1685,7 +1685,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::background::tests::refused_release_is_retried_when_the_store_recovers",
+            "engine::release::background::tests::rejected_release_is_retried_when_the_store_recovers",
         ),
         Defect {
             says: "a rejected release waits for its minute even after a reconnect",
@@ -1697,7 +1697,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::watchdog::tests::expired_writer_that_also_reads_is_released"),
+        Finder::Unit("engine::watchdog::tests::expired_write_hold_with_a_read_hold_is_released"),
         Defect {
             says: "an expired writer that also reads is not released",
             edits: &[Edit {
@@ -2330,9 +2330,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::clock::tests::clock_readings_are_equal_despite_microsecond_differences",
-        ),
+        Finder::Unit("engine::clock::tests::clock_ignores_differences_below_a_millisecond"),
         Defect {
             says: "the time between two clock readings counts as a suspension",
             edits: &[Edit {
@@ -2365,7 +2363,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::held::tests::release_of_a_lost_share_reports_the_loss_to_all"),
+        Finder::Unit("engine::held::tests::release_of_a_lost_share_reports_the_loss_to_all_shares"),
         Defect {
             says: "the release of one share releases the hold",
             edits: &[
@@ -2442,7 +2440,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::events::tests::recent_release_is_repeated_after_any_duration"),
+        Finder::Unit("engine::events::tests::release_that_took_long_is_repeated_at_a_new_server"),
         Defect {
             says: "a release without a reply is given up",
             edits: &[Edit {

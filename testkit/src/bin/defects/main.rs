@@ -111,7 +111,7 @@ fn chosen(cases: &[Case], part: Option<&str>) -> Vec<Case> {
 }
 
 /// Plants every defect, and searches for the defects whose description contains `part`. Returns
-/// whether all of these were found.
+/// whether all of these defects were found.
 fn plant_all(part: Option<&str>) -> Result<bool, String> {
     let all = all();
     let cases = chosen(&all, part);
@@ -209,7 +209,7 @@ impl Searches {
         }
     }
 
-    /// Searches for `case`, prints the outcome, and returns whether it was found.
+    /// Searches for `case`, prints the outcome, and returns whether the defect was found.
     fn finds(&self, case: Case) -> bool {
         let Case { number, finder, defect: Defect { says, .. } } = case;
         let started = clock();

@@ -3,8 +3,8 @@
 //! If defects change a function, the function contains the changed bodies in addition to its own
 //! body. The function looks up the number of the active defect, and runs the body of this defect. A
 //! file that is not Rust is part of the program as a text. A defect in such a file needs a copy of
-//! the program, in which it overwrites this text. The text is padded, so that each replacement
-//! fits.
+//! the program, in which the defect overwrites this text. The text is padded, so that each
+//! replacement fits.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ const LIBRARIES: [(&str, &str); 2] =
 const DEPENDENCIES: &str = "Cargo.toml";
 
 /// The library as its own dependency, for examples and integration tests. The unit tests of the
-/// library do not need this line. With this line, they would build the library twice.
+/// library do not need this line. With this line, cargo would build the library twice for them.
 const ITSELF: &str = "leasehold = { path = \".\", features = [\"testing\"] }\n";
 
-/// Returns the source of `number`. An invalid number counts as 0: no defect is active, and so none
-/// is found.
+/// Returns the source of `number`. An invalid number counts as 0: no defect is active, and so no
+/// defect is found.
 fn planted() -> String {
     format!(
         "use std::{{env, sync::LazyLock}};\n\n\
@@ -45,8 +45,8 @@ pub(crate) type Texts = BTreeMap<&'static str, String>;
 pub(crate) struct Planted {
     /// The changed files of the copied sources.
     pub(crate) texts: Texts,
-    /// The included texts that replace some of `texts`, by the number of the defect. Each of them
-    /// is as long as the text that it replaces.
+    /// The included texts that replace some of `texts`, by the number of the defect. Each included
+    /// text has the length of the text that it replaces.
     included: BTreeMap<usize, Texts>,
 }
 
@@ -113,7 +113,7 @@ fn add(
     Ok(())
 }
 
-/// The bodies of `changed` that differ from those of `text`, each with its index.
+/// The bodies of `changed` that differ from the bodies of `text`, each with its index.
 fn changes(text: &str, changed: &str) -> Result<Vec<(usize, String)>, String> {
     let (before, after) = (bodies(text), bodies(changed));
     let rest = |text: &str| {

@@ -39,7 +39,7 @@ pub(crate) struct Run<'a> {
     pub(crate) seeds: u64,
     /// The first seed.
     pub(crate) base: u64,
-    /// The number of the defect; 0 for none.
+    /// The number of the defect, or 0 for no defect.
     pub(crate) number: usize,
     /// The texts that the defect overwrites in the program.
     pub(crate) included: Option<&'a Texts>,
@@ -139,8 +139,8 @@ fn ended(child: &mut Child, longest: Duration) -> io::Result<Option<ExitStatus>>
     Ok(None)
 }
 
-/// The positions of `text` in `bytes`. It first searches for the first byte of `text`, which is
-/// quick even without optimisation.
+/// The positions of `text` in `bytes`. Searches first for the first byte of `text`, which is quick
+/// even without optimisation.
 fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
     let Some(first) = text.first() else { return Ok(vec![]) };
     let (mut found, mut rest) = (vec![], bytes);
@@ -156,9 +156,9 @@ fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
 /// Builds the tests and returns the output of cargo. A little optimisation makes simulations three
 /// times as fast.
 ///
-/// The profile of dependencies must stay the same. Otherwise cargo would build them again. But
-/// testkit contains the path of its sources, so the copy must not replace the project's own build
-/// of it.
+/// The profile of dependencies must stay the same. Otherwise cargo would build the dependencies
+/// again. But testkit contains the path of its sources, so the copy must not replace the project's
+/// own build of testkit.
 fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     let mut cargo = Command::new(env!("CARGO"));
     // `cargo run` sets variables that describe this program. If a dependency reads these variables,
@@ -244,7 +244,7 @@ mod tests {
             (status.unwrap().code(), text_out)
         };
 
-        // then with another text it prints that text, and leaves no file behind
+        // then with another text, the program prints that text, and leaves no file behind
         let texts = Texts::from([("a.lua", "TEXT".into())]);
         assert_eq!(run(Some(&texts), 2), (Some(3), "TEXT a::b 2 7 5\n".into()));
         assert_eq!(run(None, 0), (Some(3), "text a::b 0 7 5\n".into()));

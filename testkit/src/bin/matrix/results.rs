@@ -5,7 +5,7 @@
 pub(crate) struct SuiteResults {
     pub(crate) passed: usize,
     pub(crate) failed: Vec<String>,
-    /// The tests that need an ability which the server does not have: the name of the test, and the
+    /// The tests that need an ability which the server lacks: the name of each test, and the
     /// ability.
     pub(crate) unsupported: Vec<(String, String)>,
     /// Whether the suite ran to its end.

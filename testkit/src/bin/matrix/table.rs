@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::results::SuiteResults;
 use crate::suite::Suite;
 
-/// The results of a server, suite by suite; `None` for suites that did not run.
+/// The results of a server, suite by suite. `None` means that the suite did not run.
 pub(crate) struct Column {
     pub(crate) server: String,
     pub(crate) results: Vec<Option<SuiteResults>>,

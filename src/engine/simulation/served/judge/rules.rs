@@ -1,4 +1,4 @@
-//! Each rule, checked against the recorded events.
+//! The rules, which are checked against the recorded events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -106,8 +106,9 @@ impl Seen {
         now: Instant,
     ) -> Option<String> {
         let lock = self.locks.get(name).filter(|lock| lock.held_by.is_empty())?;
-        // A grant in a migrating slot leaves the queue entry of its client. If the next release
-        // notifies that client, the other waiters ask only when their wait for a message ends.
+        // A grant in a migrating slot does not remove the queue entry of its client. If the next
+        // release notifies that client, the other waiters send requests only when their wait for a
+        // message ends.
         let acquired = if lock.moved.is_some() { ACQUIRED.max(acquired) } else { acquired };
         let waits = |it: &&Waiter| it.name == *name;
         let waiters = self.waiters.values().filter(waits);
@@ -124,20 +125,18 @@ impl Seen {
         self.locks.get(name).filter(is_others).map_or(now, |lock| lock.since)
     }
 
-    /// Returns since when no fault disturbs `name`. If a fault disturbs it now, this time is in the
-    /// future.
+    /// Returns since when no fault disturbs `name`. If a fault disturbs `name` now, this time is in
+    /// the future.
     pub(super) fn quiet_since(&self, name: &Name) -> Instant {
         let lock = self.locks.get(name).map(|lock| lock.quiet_until);
         lock.max(self.quiet_until).unwrap_or_else(Instant::now)
     }
 
-    /// Returns whether a fault disturbs `name` at the time `now`.
     pub(super) fn is_disturbed(&self, name: &Name, now: Instant) -> bool {
         now <= self.quiet_since(name)
     }
 
-    /// Returns whether `reason` is wrong, because no fault explains it: the hold with this `number`
-    /// should still be healthy.
+    /// Returns whether no fault explains the loss of the hold with this `number` for `reason`.
     pub(super) fn is_untrue(&self, number: u64, reason: LostReason, scenario: &Scenario) -> bool {
         let Some(it) = self.trusted_holds.get(&number) else { return false };
         let Some(lock) = self.locks.get(&it.name) else { return false };

@@ -1,4 +1,4 @@
-//! Workers that wait for a latch, and one that closes it and counts it down.
+//! Workers that wait for a latch, and one worker that closes the latch and counts it down.
 
 use tokio::time::sleep;
 

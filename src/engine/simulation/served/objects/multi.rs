@@ -1,5 +1,5 @@
-//! Workers that acquire multi-locks with their members in a random order, or two members one by
-//! one.
+//! Workers that acquire multi-locks whose members are in a random order, or acquire two members one
+//! by one.
 
 use std::time::Duration;
 

@@ -22,7 +22,6 @@ const CLAIMS: &str = "leasehold_queue__claims:{jobs}";
 const CLAIMANTS: &str = "leasehold_queue__claimants:{jobs}";
 pub(super) const KEYS: [&str; 3] = [QUEUE, CLAIMS, CLAIMANTS];
 
-/// Returns the name of the queue.
 pub(in crate::engine::simulation::served) fn name() -> Name {
     Name::new(QUEUE).unwrap()
 }
@@ -40,8 +39,8 @@ pub(in crate::engine::simulation::served) fn state(server: &Twin) -> (Option<Pla
 }
 
 impl Worker {
-    /// Pushes and claims elements. If the servers have replicas, these must acknowledge some of the
-    /// claims.
+    /// Pushes and claims elements. If the servers have replicas, the replicas must acknowledge some
+    /// of the claims.
     pub(super) async fn use_queue(mut self) {
         let jobs = self.client().queue::<String>(QUEUE).unwrap().ttl(self.scenario.ttl);
         let replicas = self.scenario.replicas;
@@ -104,7 +103,7 @@ impl Book {
         self.judge.is_sure(&name(), acknowledged, since)
     }
 
-    /// Returns whether a primary has the element. While the slot moves, this may be any primary.
+    /// Returns whether a primary has the element. While the slot moves, any primary may have it.
     fn has(&self, element: &str) -> bool {
         let mut all = self.site.masters().into_iter().filter_map(|it| state(&it).0);
         all.any(|places| places.contains_key(element))
@@ -115,8 +114,8 @@ impl Book {
         self.checks(|known| known.jobs.is_taken(element, acknowledged, sure));
     }
 
-    /// Notes a failover from a server that had these elements `before` to one that has those
-    /// `after` it. `repeats` says whether each client repeats a forgotten `done` in time.
+    /// Notes a failover. The old server had the elements `before`, and the new server has the
+    /// elements `after`. `repeats` says whether each client repeats a forgotten `done` in time.
     pub(in crate::engine::simulation::served) fn fails_over(
         &self,
         before: &Places,

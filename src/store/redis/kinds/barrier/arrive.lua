@@ -1,7 +1,7 @@
 -- barrier/arrive: counts a member, and opens the barrier when enough members have arrived.
 --
 --   KEYS[1]  members     zset {member: millisecond until which it counts}
---   KEYS[2]  generation  counter of openings; expires if the barrier is long unused
+--   KEYS[2]  generation  counter of openings; expires if the barrier is unused for long
 --   KEYS[3]  receipt     of this member: `generation:index` once it has passed
 --   KEYS[4]  inside      only of a double barrier: zset {member: millisecond until which it is
 --                        inside}
@@ -19,16 +19,17 @@
 --                             the same, so a lost reply is safe
 --   {0, count, member, …}     the member waits: how many members have arrived, and up to sixteen
 --                             of them
---   {2}                       the double barrier has opened for this member, and its lease is over
+--   {2}                       the double barrier has opened for this member, but the lease of this
+--                             member is over
 --
 -- If a member sends no more requests, it is removed when its time is over, as if it had never come.
 -- The member that opens the barrier has the highest index. A double barrier opens only while no
 -- member is inside. If more than ARGV[2] members wait when it opens, it opens for ARGV[2] of them,
--- and the others keep waiting.
+-- and the other members keep waiting.
 --
 -- An opening costs INCR, PEXPIRE, PUBLISH, and SET and ZREM for each member. In a double barrier,
--- an opening also costs PEXPIRE, and ZADD for each member; each request also costs
--- ZREMRANGEBYSCORE and ZCARD; and a member that is inside costs ZSCORE, ZADD, PTTL and PEXPIRE.
+-- an opening also costs PEXPIRE, and ZADD for each member. In a double barrier, each request also
+-- costs ZREMRANGEBYSCORE and ZCARD, or ZSCORE, ZADD, PTTL and PEXPIRE if the member is inside.
 --
 -- Time: TIME, GET, ZREMRANGEBYSCORE, ZADD, PEXPIRE, ZCARD and ZRANGE.
 
@@ -93,9 +94,9 @@ local function pass(member, at, lease)
         let_in(member, lease)
     end
 end
--- In a double barrier, this request does not know the leases of the other members: their next
--- requests set them. Until then, each of these members gets ARGV[3] or the lease of this request,
--- whichever is longer.
+-- In a double barrier, this request does not know the leases of the other members. The next request
+-- of each of these members sets its lease. Until then, the lease is ARGV[3] or the lease of this
+-- request, whichever is longer.
 local others = string.format('%.0f', math.max(ARGV[3], ARGV[8] or 0))
 local index = 0
 for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, parties - 1)) do

@@ -6,9 +6,9 @@
 --   ARGV[2]  channel  on which `0` announces that nobody is inside
 --
 --   1   the member was removed
---   0   the member was not there: the barrier has opened for it, or its time was over
+--   0   the member was not found: the barrier has opened for it, or its time was over
 --
--- Time: ZREM; of a double barrier ZREM, ZCARD and PUBLISH.
+-- Time: ZREM; for a double barrier also ZREM, ZCARD and PUBLISH.
 
 local waited = redis.call('ZREM', KEYS[1], ARGV[1])
 if waited == 1 or not KEYS[2] then

@@ -2,7 +2,7 @@
 --
 --   KEYS[1]  inside      zset {member: millisecond until which it is inside}
 --   KEYS[2]  generation  counter of openings
---   ARGV[1]  generation  with which the caller was inside
+--   ARGV[1]  generation  in which the caller was inside
 --
 --   {1}                    all have left, or their leases are over
 --   {0, count, member, …}  how many are inside, and up to sixteen of them

@@ -1,5 +1,5 @@
-//! The barrier, which only Leasehold has. Waiting members have deadlines. An opening writes an
-//! idempotency key for each member, by which a repeated request gets the same reply. After the
+//! The barrier, which exists only in Leasehold. Waiting members have deadlines. An opening writes
+//! an idempotency key for each member, so that a repeated request gets the same reply. After the
 //! opening of a double barrier, the members are inside, each with a lease, until they leave.
 
 use std::{sync::LazyLock, time::Duration};
@@ -27,7 +27,7 @@ static LEAVE: LazyLock<Script> = script!("leave");
 static LEFT: LazyLock<Script> = script!("left");
 static RENEW: LazyLock<Script> = script!("renew");
 
-/// A barrier has no holds. If a member gives up, its release withdraws the member.
+/// A barrier has no holds. If a member gives up, the request `release` withdraws the member.
 pub(in crate::store::redis) struct Barrier;
 
 impl InRedis for Barrier {
@@ -83,7 +83,7 @@ async fn leave(store: &RedisStore, claim: &Claim, keys: &[String]) -> Reply<Rele
 pub(crate) enum Arrival {
     /// The barrier has opened for this member.
     Passed { generation: u64, index: u32 },
-    /// The member waits for others.
+    /// The member waits for other members.
     Waits(Members),
     /// A double barrier has opened for this member, and the lease of the member is over.
     Late,
@@ -98,8 +98,8 @@ pub(crate) struct Members {
 
 /// Counts the member of this `claim` as arrived, and opens the barrier if `parties` members have
 /// arrived. The member counts for the ttl of the claim. With a `lease`, the barrier is a double
-/// barrier: all members are inside after the opening. A repeated request within [`RECEIPT_KEPT_FOR`]
-/// counts once, and returns the same reply.
+/// barrier, so all members are inside after the opening. A repeated request within
+/// [`RECEIPT_KEPT_FOR`] counts once, and returns the same reply.
 pub(crate) async fn arrive(
     store: &RedisStore,
     claim: &Claim,

@@ -8,9 +8,9 @@
 --
 --   {o1, o2, …}  for each member 1 if it is inside, 0 if not
 --
--- If a key has another type, its member counts as not inside, so the others are still renewed. Any
--- other rejection ends the script. The counter is renewed, too, because barrier/left compares it as
--- long as members are inside.
+-- If a key has another type, its member counts as not inside, so the other members are still
+-- renewed. Any other rejection ends the script. The counter is renewed, too, because barrier/left
+-- compares the counter as long as members are inside.
 --
 -- Time: TIME; ZSCORE, ZADD, PTTL and PEXPIRE twice for each member.
 

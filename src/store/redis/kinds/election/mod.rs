@@ -1,4 +1,4 @@
-//! The election: Redisson's fenced lock, and a record of the holder, which only Leasehold has.
+//! The election: Redisson's fenced lock, and a record of the holder, which only Leasehold writes.
 //!
 //! The lock alone decides which client leads. The record counts only while its owner holds the
 //! lock. After that, the record stays until its TTL ends.
@@ -25,7 +25,7 @@ static LEADER: LazyLock<Script> = script!("../holder", "leader");
 static PROCLAIM: LazyLock<Script> = script!("proclaim");
 static RENEW: LazyLock<Script> = script!("renew");
 
-/// The requests are those of a lock, except that a renewal also renews the record.
+/// An election uses the requests of a lock, but a renewal also renews the record.
 pub(in crate::store::redis) struct Election;
 
 impl InRedis for Election {
@@ -59,8 +59,8 @@ impl InRedis for Election {
     }
 }
 
-/// Writes the record of the leader with this `claim` and `term`, if this owner still leads. Returns
-/// whether it leads. A repeated request writes the same record.
+/// Writes the record of the leader with this `claim` and `term`, if its owner still leads. Returns
+/// whether this owner leads. A repeated request writes the same record.
 pub(crate) async fn proclaim(
     store: &RedisStore,
     claim: &Claim,

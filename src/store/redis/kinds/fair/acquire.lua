@@ -7,7 +7,7 @@
 --   ARGV[1]  owner    unique to this acquisition
 --   ARGV[2]  ttl      lease in milliseconds
 --   ARGV[3]  alive    milliseconds for which a waiter counts as alive after this request; 0 if the
---                     caller does not wait: then it gets no queue entry
+--                     caller does not wait, and so gets no queue entry
 --   ARGV[4]  channel  prefix of the channel of each waiter
 --
 --   owner                  granted, with a hold count of 1. A repeated request gets the same grant
@@ -17,14 +17,14 @@
 --                          only the returned owner, the head of the queue, can acquire it
 --
 -- If the lock is free, and the script drops dead waiters from the front of the queue, the release
--- has notified only a dead waiter. So the script notifies the new head: it publishes 0 on the
--- channel of the head.
+-- has notified only a dead waiter. So the script notifies the new head, by publishing 0 on the
+-- channel of this head.
 --
 -- A waiter costs ZADD and ZSCORE. A new entry costs LRANGE, ZSCORE, PTTL, two ZADD, RPUSH and
 -- PEXPIRE. A grant costs ZREM. A grant from the queue costs LRANGE, LREM, two ZREM, ZRANGE and
--- ZADD, whose time grows with the queue.
+-- ZADD. The time of these commands grows with the length of the queue.
 --
--- Time: that of fair/prelude, HSCAN, HSET and PEXPIRE.
+-- Time: fair/prelude, HSCAN, HSET and PEXPIRE.
 
 -- If the lock is free but kept for the head of the queue, the caller waits for at least this number
 -- of milliseconds.

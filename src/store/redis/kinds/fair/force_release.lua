@@ -1,7 +1,6 @@
--- fair/force_release: frees a fair lock of any holder, and notifies the head of the queue.
+-- fair/force_release: ends the hold of any holder of a fair lock, and notifies the head.
 --
---   KEYS[1]  lock       hash {owner: hold count}
---            the queue: the other keys of fair/prelude
+--   KEYS[1]  lock       hash {owner: hold count}; fair/prelude explains the other keys
 --   ARGV[1]  channel  prefix of the channel of each waiter
 --
 --   1        the lock was held, and is now free
@@ -10,7 +9,7 @@
 --
 -- HLEN comes first because it rejects a key of another type, which DEL would delete.
 --
--- Time: that of fair/prelude, HLEN, DEL and PUBLISH.
+-- Time: fair/prelude, HLEN, DEL and PUBLISH.
 
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0

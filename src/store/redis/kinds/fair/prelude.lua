@@ -1,19 +1,19 @@
--- fair/prelude: the queue of a fair lock. Precedes each of its scripts.
+-- fair/prelude: the queue of a fair lock. Precedes the scripts of fair locks.
 --
 --   KEYS[1]  lock       hash {owner: hold count}; lives as long as the lease
---   KEYS[2]  queue      list of the waiting owners, the first one in front
+--   KEYS[2]  queue      list of the waiting owners, with the head in front
 --   KEYS[3]  deadlines  zset {owner: millisecond at which Redisson drops it}
 --   KEYS[4]  alive      zset {owner: millisecond at which Leasehold drops it}, only of waiters of
 --                       Leasehold
 --
 --   {head, dropped}   of `drop_dead_waiters`: the first living owner in the queue, or nothing; and
---                     whether dead owners were dropped before it
+--                     whether dead owners were dropped before this owner
 --
 -- Redisson's clients use the first three keys, without a TTL. An owner has an entry in the queue
--- and a deadline, or neither. Each deadline is the deadline of the entry before it plus the wait
--- time of its own waiter. All times are of the server's clock.
+-- and a deadline, or neither. The deadline of an entry is the deadline of the entry before it, plus
+-- the wait time of the waiter of this entry. All times are of the server's clock.
 --
--- Each dropped owner costs LREM and two ZREM; all dropped owners together cost LRANGE, ZRANGE and
+-- Each dropped owner costs LREM and two ZREM. All dropped owners together cost LRANGE, ZRANGE and
 -- ZADD. A damaged queue costs LRANGE, ZRANGE, and ZSCORE for each entry.
 --
 -- Time: TIME, LLEN, ZCARD and LRANGE; with a queue also ZRANGEBYSCORE, and ZSCORE twice.
@@ -23,12 +23,12 @@ local WAIT = 300000
 
 -- `advance` moves no deadline to less than this many milliseconds after the end of the lease. The
 -- waiter of the deadline sends its next request before that time. Redisson drops a waiter after its
--- deadline; and a Redisson client may wait without end if a deadline is in the past.
+-- deadline. If a deadline is in the past, a Redisson client may wait without end.
 local AHEAD = 1000
 
--- For this many milliseconds, a dead waiter of Leasehold stays in the queue behind a living one. So
--- clients that could not send requests during an outage keep their order. The time is so short that
--- the deadline of a dead waiter is still in the future when the waiter is dropped.
+-- For this many milliseconds, a dead waiter of Leasehold stays in the queue behind a living waiter.
+-- So clients that could not send requests during an outage keep their order. The time is so short
+-- that the deadline of a dead waiter is still in the future when the waiter is dropped.
 local OUTAGE = 30000
 
 local time = redis.call('TIME')
@@ -42,8 +42,8 @@ local function first()
     return redis.call('LRANGE', KEYS[2], '0', '0')[1]
 end
 
--- Returns the score of an owner in the zset `key`, in milliseconds, or a false value if it has
--- none.
+-- Returns the score of an owner in the zset `key`, in milliseconds, or a false value if the zset
+-- does not contain the owner.
 local function time_of(owner, key)
     local millis = redis.call('ZSCORE', key, owner)
     return millis and tonumber(millis)
@@ -59,7 +59,7 @@ local function remove(owner)
     redis.call('ZREM', KEYS[4], owner)
 end
 
--- Moves deadlines: `sooner` has the owners, and by how many milliseconds the deadline of each
+-- Moves deadlines. `sooner` has the owners, and by how many milliseconds the deadline of each owner
 -- becomes earlier. `lease` is how long the lock is held from now on.
 local function advance(sooner, lease)
     local all = redis.call('ZRANGE', KEYS[3], '0', '-1', 'WITHSCORES')
@@ -80,8 +80,8 @@ local function advance(sooner, lease)
     end
 end
 
--- Removes owners from the queue: `gone` has the owners, and by how many milliseconds the deadlines
--- behind each of them become earlier.
+-- Removes owners from the queue. `gone` has the owners, and by how many milliseconds the deadlines
+-- behind each owner become earlier.
 local function remove_waiters(gone, lease)
     local sooner, millis = {}, 0
     for _, waiter in ipairs(redis.call('LRANGE', KEYS[2], '0', '-1')) do
@@ -118,8 +118,8 @@ local function repair()
     end
 end
 
--- Returns whether a waiter is alive. A waiter of Leasehold is dead if its last request is too old;
--- any other waiter is dead after its deadline.
+-- Returns whether a waiter is alive. A waiter of Leasehold is dead if its last request is too old.
+-- Any other waiter is dead after its deadline.
 local function is_alive(owner)
     local alive, deadline = time_of(owner, KEYS[4]), time_of(owner, KEYS[3])
     if not deadline then
@@ -129,8 +129,8 @@ local function is_alive(owner)
     return (alive or deadline) > now
 end
 
--- Drops the dead waiters at the front of the queue, and up to 100 others that died more than OUTAGE
--- ago. `lease` is the lease of the grant that may follow.
+-- Drops the dead waiters at the front of the queue, and up to 100 other waiters that died more than
+-- OUTAGE ago. `lease` is the lease of the grant that may follow.
 local function drop_dead_waiters(lease)
     if redis.call('LLEN', KEYS[2]) ~= redis.call('ZCARD', KEYS[3]) then
         repair()
@@ -164,7 +164,7 @@ local function drop_dead_waiters(lease)
     return left, left ~= head
 end
 
--- Notifies the head of the queue that the lock is free. Returns whether the server allowed it.
+-- Notifies the head that the lock is free. Returns whether the server allowed the message.
 local function notify(head, channel)
     return not head or type(redis.pcall('PUBLISH', channel .. ':' .. head, '0')) == 'number'
 end

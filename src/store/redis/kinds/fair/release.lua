@@ -6,17 +6,17 @@
 --   ARGV[2]  channel  prefix of the channel of each waiter
 --
 --   0                      the hold is removed, and the lock is free, unless another program has
---                          written a field to it
+--                          written a field to KEYS[1]
 --   -1                     the same, but the server denied the notification
 --   {}                     this owner did not hold the lock, and no owner holds it
 --   {pttl, owner, count}   this owner did not hold the lock, and this other owner holds it
 --
--- As Redisson does, the script publishes 0 on the channel of the head.
+-- Like Redisson, the script publishes 0 on the channel of the head.
 --
 -- A withdrawal also costs ZSCORE and PTTL. If it removes a queue entry, it costs LRANGE, LREM, two
--- ZREM, ZRANGE and ZADD, whose time grows with the queue.
+-- ZREM, ZRANGE and ZADD. The time of these commands grows with the length of the queue.
 --
--- Time: that of fair/prelude, HDEL, EXISTS and PUBLISH.
+-- Time: fair/prelude, HDEL, EXISTS and PUBLISH.
 
 local head = drop_dead_waiters()
 
@@ -29,8 +29,8 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     if pttl ~= -2 then
         return holder(KEYS[1], pttl)
     end
-    -- If the withdrawn owner was the head, an earlier release notified only this owner. If this
-    -- request repeats a release, the message of the first request may be lost.
+    -- Maybe no living waiter was notified. If the withdrawn owner was the head, an earlier release
+    -- notified only this owner. If this request repeats a release, its first message may be lost.
     notify(head, ARGV[2])
     return {}
 end

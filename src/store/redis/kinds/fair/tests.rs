@@ -18,7 +18,7 @@ const LEASE: i64 = 30_000;
 const WAIT: i64 = 300_000;
 const WAITS: Option<Place> = Some(Place::Kept);
 
-/// A simulated server, and a client of it.
+/// A simulated server, and a client of this server.
 struct Bench {
     twin: Twin,
     store: RedisStore,
@@ -168,7 +168,7 @@ async fn dead_waiter_gives_up_its_position_within_seconds() {
     sleep(Duration::from_secs(1)).await;
     assert!(!t.is_granted(&last).await, "the order of the other waiters stays");
     assert!(t.is_granted(&next).await);
-    // The deadline of `last` is now that of the first waiter in the queue.
+    // `last` now has the deadline of the first waiter in the queue.
     assert_eq!(t.all_ahead(&[&last]).await, [LEASE + WAIT - 5_000]);
     assert!(!t.queue().await.contains(&dead.owner.as_str().to_owned()));
 }
@@ -209,7 +209,7 @@ async fn dead_waiter_behind_a_living_waiter_is_dropped() {
     assert_eq!(t.queue().await, waiting);
     assert_eq!(t.ahead(dead.owner.as_str()).await, None);
     assert_eq!(t.twin.zset(ALIVE).unwrap().len(), 2);
-    // The deadline of `last` is now that of the second waiter in the queue.
+    // `last` now has the deadline of the second waiter in the queue.
     assert_eq!(t.all_ahead(&[&last]).await, [LEASE + 2 * WAIT - 36_000]);
     t.frees(&held).await;
     assert!(!t.is_granted(&last).await);
@@ -321,7 +321,7 @@ async fn damaged_queue_is_repaired_and_keeps_its_order() {
 async fn queue_head_without_a_deadline_gets_a_deadline() {
     let t = Bench::new();
     let [held] = t.in_order().await;
-    // There are as many deadlines as entries, so the numbers do not show the damage.
+    // The number of deadlines equals the number of entries, so the numbers do not show the damage.
     t.raw(&["RPUSH", QUEUE, "java:1"]).await;
     t.raw(&["ZADD", DEADLINES, "9000000000000", "java:2"]).await;
     t.frees(&held).await;
@@ -343,7 +343,7 @@ async fn denied_queue_leaves_neither_entry_nor_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_behind_a_silent_head_asks_no_sooner_than_50_ms() {
+async fn waiter_behind_a_silent_head_waits_at_least_50_ms() {
     let t = Bench::new();
     let [held, dead, next] = t.in_order().await;
     t.frees(&held).await;
@@ -369,8 +369,8 @@ async fn heartbeats_expire_by_themselves_and_queues_leave_no_key() {
     assert!(t.twin.keys().is_empty(), "{:?}", t.twin.keys());
 }
 
-/// Once, the key with the last requests of waiters expired before the last deadline. Then a dead
-/// waiter of Leasehold counted as a waiter of Redisson.
+/// Once, the key with the last requests of waiters expired before the last deadline. After that, a
+/// dead waiter of Leasehold counted as a waiter of Redisson.
 #[tokio::test(start_paused = true)]
 async fn waiter_that_dies_after_a_long_wait_is_dropped_at_once() {
     let t = Bench::new();
@@ -384,7 +384,7 @@ async fn waiter_that_dies_after_a_long_wait_is_dropped_at_once() {
     assert!(t.is_granted(&next).await);
 }
 
-/// This happens when a process with very many waiters crashes.
+/// Thousands of waiters die together when a process with very many waiters crashes.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_dead_waiters_are_dropped_by_one_request() {
     let t = Bench::new();

@@ -33,7 +33,7 @@ impl InRedis for Latch {
     }
 
     /// Returns whether the latch is open. While it is closed, the message `WAKES` would mislead
-    /// Redisson's waiters: they do not read the counter, and take this message as the opening.
+    /// Redisson's waiters, because to them this message means that the latch has opened.
     async fn wakes_now(store: &RedisStore, name: &Name) -> bool {
         store.number_at(name).await.is_ok_and(|count| count <= 0)
     }
@@ -49,7 +49,7 @@ impl InRedis for Latch {
 /// A change of a latch, and its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets the count if the latch is open. Returns 1 if it set the count, else 0.
+    /// Sets the count if the latch is open. Returns 1 if the request set the count, else 0.
     SetIfAbsent(u32),
     /// Counts down by one, and deletes the latch at zero. Returns the new count.
     CountDown,
@@ -62,8 +62,8 @@ pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<i64> {
     store.number_at(name).await
 }
 
-/// Changes the count. A repeated request with the same `receipt` within [`RECEIPT_KEPT_FOR`] changes
-/// nothing, and returns the same reply.
+/// Changes the count. A repeated request with the same `receipt` within [`RECEIPT_KEPT_FOR`]
+/// changes nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,

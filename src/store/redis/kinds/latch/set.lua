@@ -1,4 +1,4 @@
--- latch/set: closes a latch until it is counted down, if it is open.
+-- latch/set: closes an open latch, until it is counted down.
 --
 --   KEYS[1]  latch    counter; missing, or 0, when the latch is open
 --   KEYS[2]  receipt  reply to this request, kept for a minute
@@ -18,7 +18,7 @@ end
 
 make_room(KEYS[2], ARGV[3])
 if redis.call('EXISTS', KEYS[1]) == 1 then
-    -- A key of another type stays as it is, and so does a text that is not a number.
+    -- A key of another type, or a text that is not a number, stays as it is.
     local count = redis.pcall('GET', KEYS[1])
     if type(count) ~= 'string' or (tonumber(count) or 1) > 0 then
         return answer(KEYS[2], ARGV[3], 0)

@@ -8,8 +8,8 @@
 --   ARGV[1]  owner   unique to this acquisition
 --   ARGV[2]  ttl     lease in milliseconds
 --   ARGV[3]  place   what a waiter leaves if the lock is held. `listening`: a queue entry, because
---                    the waiter receives its notifications. `kept`: only an entry that it has
---                    already. Empty if there is no queue
+--                    the waiter receives its notifications. `kept`: no new entry, but an existing
+--                    entry stays. Empty if there is no queue
 --   ARGV[4]  rest    milliseconds until an unused queue expires
 --   ARGV[5]  tokens  how many fencing tokens to draw, if any
 --
@@ -31,7 +31,7 @@ local MOST = 2 ^ 53 - 1
 
 local waits = ARGV[3] and ARGV[3] ~= ''
 
--- Draws tokens. Returns the first one, or nil and an error.
+-- Draws tokens. Returns the first token, or nil and an error.
 local function draw()
     local last = redis.pcall('INCRBY', KEYS[3], ARGV[5])
     local is_number = type(last) == 'number'

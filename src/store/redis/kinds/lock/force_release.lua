@@ -1,4 +1,4 @@
--- lock/force_release: frees a lock of any holder, and notifies the waiters.
+-- lock/force_release: ends the hold of any holder of a lock, and notifies the waiters.
 --
 --   KEYS[1]  lock     hash {owner: hold count}
 --   ARGV[1]  channel  of the notification

@@ -1,4 +1,4 @@
-//! Writes and scripts that run only while a lock is held: one script first checks the lock.
+//! Writes and scripts that run only while a lock is held. One script checks the lock, then writes.
 
 use std::sync::LazyLock;
 
@@ -18,11 +18,11 @@ use crate::{
 
 pub(super) static WRITE: LazyLock<Script> = script!("write");
 
-/// The text after a script of the user: checks the lock, then runs the script.
+/// The text that follows a script of the user. It checks the lock, then runs the script.
 const EVAL: &str = include_str!("eval.lua");
 
-/// Returns a script that checks the lock, then runs `text`. An error in `text` has its line number
-/// in `text`, because `text` begins in the first line.
+/// Returns a script that checks the lock, then runs `text`. Errors have the line numbers of `text`,
+/// because `text` begins in the first line.
 fn eval(text: &str) -> Script {
     Script::new(format!("local function work(KEYS, ARGV) {text}\nend\n{EVAL}"))
 }
@@ -58,13 +58,13 @@ pub(in crate::store::redis::kinds) async fn by_field(
     })
 }
 
-/// Executes `writes`. The script publishes all notices before the first write: if the ACL denies a
-/// notice, the script ends without a write. Clients receive a notice after the script has ended.
+/// Executes `writes`. The script publishes all notices before the first write, so that it ends
+/// without a write if the ACL denies a notice. Clients receive a notice after the script has ended.
 async fn write(store: &RedisStore, field: &str, claim: &Claim, writes: &[Write]) -> Reply<Value> {
     // On the exporting node of a migrating slot, a script cannot write a key again after it has
-    // deleted this key. The script would then end after some of its writes. To prevent this, the
-    // request also names a key that does not exist. The exporting node then rejects the request
-    // before the script starts.
+    // deleted this key. The script would end after some of its writes. To prevent this partial
+    // write, the request also names a key that does not exist. The exporting node then rejects the
+    // request before the script starts.
     let guard = store.topology.moves_slots() && comes_back(writes);
     let guard = guard.then(|| Write::delete(keys::queue(claim.name()) + ":none"));
     let announced = || writes.iter().filter(|write| write.notice.is_some());
@@ -130,7 +130,7 @@ fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
 }
 
 /// Returns the failure of a script that ended with an error. The script may have written something
-/// before, unless a server sends this error only for the first write.
+/// before the error, unless a server sends this error only for the first write.
 fn half_done(words: &Value) -> Failure {
     let words = replies::into_text(words);
     let (code, rest) = replies::code_and_words(&words);

@@ -1,11 +1,11 @@
--- lock/hand_over: removes the hold of an owner, and passes the lock on.
+-- lock/hand_over: removes the hold of an owner, and passes the lock to the next waiter.
 --
 -- Also withdraws an acquisition: its grant, or its queue entry.
 --
 --   KEYS[1]  lock      hash {owner: hold count}
---   KEYS[2]  queue     zset of entries {owner: microsecond of its arrival}. The score is 0
---                      if the last yield window was opened instead of a reservation for this
---                      entry; then the next release reserves the lock for it
+--   KEYS[2]  queue     zset of entries {owner: microsecond of its arrival}. If a yield window
+--                      was opened instead of a reservation for an entry, its score is 0, and
+--                      the next release reserves the lock for this entry
 --   KEYS[3]  yielded   string: millisecond of the last yield window; before the first window,
 --                      millisecond of the first release that found an entry
 --   ARGV[1]  owner     the owner that releases
@@ -21,8 +21,8 @@
 --
 --   0                      the hold is removed, and the lock is free or reserved
 --   -1                     the lock is free, but the server denied the announcement
---   2, 4, 8 or 16          the lock is free. The queue is empty, but other clients listen: for
---                          this many milliseconds, the releasing client lets them go first
+--   2, 4, 8 or 16          the lock is free. The queue is empty, but other clients listen. For
+--                          this many milliseconds, the releasing client lets them acquire first
 --   {2, 4, 8 or 16}        the lock is free: a yield window of this many milliseconds begins.
 --                          After it, the first client in the queue sends a request
 --   {}                     this owner did not hold the lock, and no owner holds it
@@ -35,16 +35,16 @@
 --   a client's own   n     send a request for this lock in n milliseconds
 --
 -- A reservation is not a grant: the notified client sends a request, and finds its own owner as the
--- holder. A release removes the entries of clients that no longer listen, at most 100 of them.
+-- holder. A release removes at most 100 entries of clients that no longer listen.
 --
 -- In a yield window, clients without a queue entry can acquire. A window of n ms opens if the last
--- one was at least 50 * n ms ago. If more clients listen to Redisson's channel than are queued, 5 *
--- n ms are enough.
+-- window was at least 50 * n ms ago. If more clients listen to Redisson's channel than are queued,
+-- 5 * n ms are enough.
 --
 -- Time: HDEL, EXISTS, ZPOPMIN, NUMSUB, TIME, GET, PUBLISH, HSET and PEXPIRE.
 
--- A greater number of subscribers is not a number: from eight subscribers on, Valkey 9 returns an
--- address instead.
+-- A greater number is not a number of subscribers. If a channel has eight or more subscribers,
+-- Valkey 9 returns a memory address instead of the number.
 local MOST_LISTENERS = 2 ^ 32
 
 -- The entry that `take_first` has removed from the queue, and its score.
@@ -59,7 +59,8 @@ local function channel_of(owner)
     return ARGV[4] .. (client_of(owner) or '?')
 end
 
--- Announces that the lock is free. Returns -1 if the server denied this; the hold has ended anyway.
+-- Announces that the lock is free. Returns -1 if the server denied the message, which does not undo
+-- the release.
 local function announce(words)
     return type(redis.pcall('PUBLISH', ARGV[2], words)) == 'table' and -1 or 0
 end
@@ -85,8 +86,8 @@ local function take_first()
     place = nil
 end
 
--- Puts the entry back into the queue, and sets the TTL, because Redis has deleted the queue if it
--- was empty in between.
+-- Puts `place` back into the queue, and sets the TTL of the queue. If `place` was the only entry,
+-- Redis has deleted the queue with its TTL in between.
 local function put_back(score)
     redis.call('ZADD', KEYS[2], score, place)
     if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[6])) == 'table' then
@@ -94,9 +95,9 @@ local function put_back(score)
     end
 end
 
--- The client of `place` was notified, but may be dead. If it has waited for long, the script also
--- notifies those of the next two clients that have waited for long, too. The notified clients send
--- a request after ARGV[5] or ARGV[8] milliseconds.
+-- The client of `place` was notified, but may be dead. If this client has waited for long, the
+-- script also notifies each of the next two clients that has also waited for long. The second
+-- client then sends a request after ARGV[5] milliseconds, and the third after ARGV[8].
 local function warn(from, now)
     local long_ago = (now - ARGV[7]) * 1000
     if tonumber(came) > long_ago then
@@ -115,14 +116,15 @@ local function record(now)
     redis.call('SET', KEYS[3], string.format('%.0f', now), 'PX', ARGV[6])
 end
 
--- Returns whether a window of this length is due. After a window has passed over `place`, which the
--- score 0 shows, no other window is due.
+-- Returns whether a window of this length is due. If the score of `place` is 0, a window has
+-- already delayed this entry, so no other window is due.
 local function is_due(window, outsiders, now)
     if tonumber(came) == 0 then
         return false
     end
     local last = tonumber(redis.call('GET', KEYS[3]) or nil)
-    -- A recorded time in the future is ignored: the clock was set back, or the server was replaced.
+    -- A recorded time in the future is ignored, because the clock was set back, or the server was
+    -- replaced.
     if last and last <= now then
         return now - last >= window * (outsiders and 5 or 50)
     end
@@ -154,8 +156,8 @@ end
 local function pass_on()
     local outsiders = take_first()
     local time = (place or outsiders) and redis.call('TIME')
-    -- The length of a window changes each second, from 2 to 16 ms, because clients with long round
-    -- trips need long windows.
+    -- The length of a window changes each second, between 2 and 16 ms, because clients with long
+    -- round trips need long windows.
     local window = time and 2 ^ (1 + time[1] % 4)
     if not place then
         redis.call('DEL', KEYS[3])
@@ -176,7 +178,7 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
         return holder(KEYS[1], pttl)
     end
     if queued then
-        -- The client of the withdrawn owner may have been the only one that was notified.
+        -- The client of the withdrawn owner may have been the only notified client.
         announce('0')
     end
     return {}
@@ -192,7 +194,8 @@ local allowed, answer = pcall(pass_on)
 if allowed then
     return answer
 end
--- The server rejected a command in `pass_on`. The lock stays free for all, and the entry goes back.
+-- The server rejected a command in `pass_on`. The lock stays free for all clients, and the entry
+-- goes back into the queue.
 if place then
     redis.pcall('HDEL', KEYS[1], place)
     pcall(put_back, came)

@@ -1,4 +1,4 @@
-//! The lock: Redisson's hash and token counter, and a queue that only Leasehold has.
+//! The lock: Redisson's hash and token counter, and a queue that exists only in Leasehold.
 
 pub(super) mod guarded;
 
@@ -126,8 +126,8 @@ pub(crate) async fn raise_token(store: &RedisStore, name: &Name, least: u64) -> 
     store.ask(request.read(replies::number)).await
 }
 
-/// Requests a lock. `place` is the place of a waiter in the form that `acquire.lua` reads. A fenced
-/// claim also requests tokens.
+/// Requests a lock. `place` is the argument `place` of `acquire.lua`. A fenced claim also requests
+/// tokens.
 fn acquire<'a>(
     store: &'a RedisStore,
     claim: &'a Claim,
@@ -151,7 +151,7 @@ fn acquire<'a>(
     })
 }
 
-/// Hands a lock to the next client in its queue, or wakes all waiters if the ACL denies the queue.
+/// Passes a lock to the next client in the queue. If the ACL denies the queue, wakes all waiters.
 async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
     let ask = |queues: bool| async move {
         if !queues {
@@ -173,7 +173,7 @@ async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
 /// script with these commands would take twice as long.
 ///
 /// The server executes `PUBLISH` even if `HDEL` deletes nothing. So a repeated request also repeats
-/// a lost message. An unnecessary message only makes waiters send a request in vain.
+/// a lost message. An unnecessary message only makes waiters send a useless request.
 async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
     let name = claim.name();
     let mut free = command_with_space("HDEL");

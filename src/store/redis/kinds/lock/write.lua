@@ -1,4 +1,4 @@
--- lock/write: writes other keys if the owner still holds the lock, all of them or none.
+-- lock/write: writes other keys, all or none, if the owner still holds the lock.
 --
 --   KEYS[1]     lock    hash {owner: hold count}
 --   KEYS[i]     key     of the write that ARGV[3i-4] and the next two arguments describe
@@ -16,8 +16,8 @@
 --                       the ACL denies this command
 --
 -- All other rejections come before the first write, because the script checks all types first. A
--- server that is full or accepts no writes rejects the first write of a script, and never a later
--- one.
+-- server that is full or accepts no writes rejects the first write of a script, but never a later
+-- write.
 --
 -- Time: HEXISTS, TYPE for each HSET, HSETNX and HDEL, and the writes.
 

@@ -5,7 +5,7 @@
 --   ARGV[1]  lease    in milliseconds
 --   ARGV[2]  channel  on which expired permits are announced as free
 --   ARGV[3]  id       of the first requested permit, unique to this acquisition
---   ARGV[i]  id       of each permit, from the first
+--   ARGV[i]  id       of each requested permit, including the first
 --
 --   id       all permits are granted. A repeated request with the same ids gets the same
 --            grant and a fresh lease, so a lost reply is safe

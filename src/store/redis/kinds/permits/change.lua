@@ -1,4 +1,4 @@
--- permits/change: changes the number of permits, or takes a permit from its holder.
+-- permits/change: changes the number of permits, or releases a permit of any holder.
 --
 --   KEYS[1]  counter  how many permits are free
 --   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}

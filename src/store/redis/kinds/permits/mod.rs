@@ -102,11 +102,11 @@ pub(crate) async fn lease(
 pub(crate) enum Change {
     /// Sets the total, which includes the held permits. Returns how many permits are free.
     Set(u32),
-    /// Sets the total unless it is set. Returns 1 if the request set it, else 0.
+    /// Sets the total, unless a total is set. Returns 1 if the request set the total, else 0.
     SetIfAbsent(u32),
     /// Adds or removes permits. Returns how many permits are free.
     Add(i64),
-    /// Releases this permit, even if another client holds it. Returns 1 if it was held, else 0.
+    /// Releases this permit of any client. Returns 1 if the permit was held, else 0.
     Release(PermitId),
 }
 

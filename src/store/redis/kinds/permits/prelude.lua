@@ -21,8 +21,8 @@ local function whole(number)
     return string.format('%.0f', number)
 end
 
--- Makes a first write that changes nothing and that a full server accepts. After it, a full server
--- also accepts the other writes of the script.
+-- Makes a first write that changes nothing and that a full server accepts. After this write, a full
+-- server also accepts the other writes of the script.
 local function begin(held)
     redis.call('ZREM', held, '')
 end
@@ -46,7 +46,7 @@ local function reap(counter, held, now)
     return free, expired, true
 end
 
--- Publishes the number of free permits if it is positive: a negative number is an error for
+-- Publishes the number of free permits if it is positive, because a negative number is an error for
 -- Redisson. Returns whether the server allowed the message.
 local function announce(channel, free)
     return free <= 0 or type(redis.pcall('PUBLISH', channel, whole(free))) == 'number'

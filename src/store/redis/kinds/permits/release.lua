@@ -6,8 +6,8 @@
 --   ARGV[i]  id       of each permit, after the channel
 --
 --   1        all permits were held until now
---   0        the lease of a permit was over, or it was not held; the other permits are now free
---   -1, -2   as 1 and 0, but the server denied the announcement
+--   0        a permit was not held, or its lease was over. The other permits are now free
+--   -1, -2   like 1 and 0, but the server denied the announcement
 --
 -- Time: TIME, and ZSCORE and ZREM for each permit; INCRBY and PUBLISH.
 

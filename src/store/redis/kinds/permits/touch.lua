@@ -1,4 +1,4 @@
--- permits/touch: writes a permit again, unchanged. A replica that acknowledges this write has it.
+-- permits/touch: rewrites a permit unchanged. A replica that acknowledges the write has the permit.
 --
 --   KEYS[1]  held   zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   ARGV[1]  id     of the permit
@@ -7,9 +7,9 @@
 --   0      the permit is not held
 --
 -- Redis does not replicate a score that is set to its old value, so the script adds and removes
--- another member. It never removes the permit, because the removal of the last member deletes the
--- key, and the exporting node of a migrating slot could not create the key again. The first ZREM is
--- there because a full server accepts the other writes of a script after a ZREM.
+-- another member. It must not remove the permit, because the removal of the last member deletes the
+-- key, and the exporting node of a migrating slot could not create the key again. The first ZREM
+-- makes a full server accept the other writes of the script.
 --
 -- Time: ZSCORE, ZADD and two ZREM.
 

@@ -1,9 +1,9 @@
--- queue/acquire: puts the elements of expired claims back into a queue, then claims its head.
+-- queue/acquire: puts the elements of expired claims back into a queue, then claims the head.
 --
---   KEYS[1]  queue      list of elements, as Redisson has it
---   KEYS[2]  claims     hash {owner: claim}. A claim is the text `TIME:ELEMENT`: when the element
---                       was taken, in microseconds since 1970 on the server's clock, as sixteen
---                       digits, and the bytes of the element
+--   KEYS[1]  queue      Redisson's list of elements
+--   KEYS[2]  claims     hash {owner: claim}. A claim is the text `TIME:ELEMENT`. TIME is when the
+--                       element was taken, in microseconds since 1970 on the server's clock, with
+--                       sixteen digits
 --   KEYS[3]  claimants  zset {owner: milliseconds since 1970 when its lease ends}
 --   KEYS[4]  aside      list of elements that were set aside
 --   ARGV[1]  owner      unique to this acquisition
@@ -15,15 +15,15 @@
 --                   lease, so a lost reply is safe
 --   {pttl}          the queue is empty; the first lease ends in pttl milliseconds (-1: no element
 --                   is claimed)
---   TOOLONG         the head is longer than ARGV[4], so the script has set it aside: a reply with
---                   this element would end the connection
+--   TOOLONG         the head is longer than ARGV[4], so the script has set it aside, because a
+--                   reply with this element would end the connection
 --
--- The script writes an element to its new place before it removes it from the old one, so it loses
--- none. If the server rejects the removal, the script undoes the write. If the server rejects this
--- as well, the element exists twice.
+-- The script writes an element to its new place before it removes the element from the old place,
+-- so no element is lost. If the server rejects the removal, the script undoes the write. If the
+-- server also rejects the undoing, the element exists twice.
 --
--- The elements of expired claims go to the head in the order in which they were taken. Each costs
--- HGET, LPUSH, HDEL and ZREM; all together cost one PUBLISH.
+-- The elements of expired claims go to the head in the order in which they were taken. Each expired
+-- claim costs HGET, LPUSH, HDEL and ZREM. All expired claims together cost one PUBLISH.
 --
 -- Time: TIME, ZRANGEBYSCORE, HGET, LINDEX, HSET, ZADD and LPOP.
 

@@ -28,7 +28,7 @@ static PUSH: LazyLock<Script> = script!("../receipt", "push");
 static RELEASE: LazyLock<Script> = script!("../receipt", "release");
 
 /// The code by which `queue/acquire` reports that an element is too long to claim, and was set
-/// aside. The message names the element by its length.
+/// aside. The message has the length of the element.
 pub(crate) const TOO_LONG: &str = "TOOLONG";
 
 pub(in crate::store::redis) struct Queue;
@@ -99,8 +99,8 @@ pub(in crate::store::redis) fn element(claim: &[u8]) -> Option<Element> {
     Some(Element { taken_at, bytes: parts.next()?.to_vec() })
 }
 
-/// Appends `elements`. Returns how many elements the queue has after this. A repeated request with
-/// the same `receipt` within [`RECEIPT_KEPT_FOR`] appends nothing, and returns the same number.
+/// Appends `elements`. Returns how many elements the queue then has. A repeated request with the
+/// same `receipt` within [`RECEIPT_KEPT_FOR`] appends nothing, and returns the same number.
 pub(crate) async fn push(
     store: &RedisStore,
     name: &Name,

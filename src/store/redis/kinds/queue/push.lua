@@ -1,6 +1,6 @@
 -- queue/push: appends elements to a queue.
 --
---   KEYS[1]  queue    list of elements, as Redisson has it
+--   KEYS[1]  queue    Redisson's list of elements
 --   KEYS[2]  receipt  of this push
 --   ARGV[1]  rest     milliseconds for which the receipt is kept
 --   ARGV[2]  channel  on which the elements are announced

@@ -1,23 +1,23 @@
--- queue/release: ends a claim. Its element is done, is set aside, or goes back to the head.
+-- queue/release: ends a claim. The element is done, is set aside, or goes back to the head.
 --
---   KEYS[1]  queue      list of elements, as Redisson has it
+--   KEYS[1]  queue      Redisson's list of elements
 --   KEYS[2]  claims     hash {owner: claim}, as queue/acquire writes it
 --   KEYS[3]  claimants  zset {owner: milliseconds since 1970 when its lease ends}
 --   KEYS[4]  receipt    of this release
 --   KEYS[5]  aside      list of elements that no worker can use: unreadable, or too long
 --   ARGV[1]  owner      of the claim
 --   ARGV[2]  ending     'back', 'done' or 'aside'
---   ARGV[3]  taken      for 'done' and 'aside': when the element was taken. If the times
---                       differ, a delayed claim request took a second element. The script returns
---                       that element
+--   ARGV[3]  taken      for 'done' and 'aside': when the element was taken. If the claim has
+--                       another time, a delayed request of this claim took another element. The
+--                       script then puts this other element back
 --   ARGV[4]  channel    on which a returned element is announced
 --   ARGV[5]  rest       milliseconds for which the receipt is kept
 --
 --   1   the claim has ended as requested: now, or by an earlier request whose reply was lost
 --   0   the claim had expired, and its element has gone back
 --
--- If the server rejects HDEL, the script takes the element out of the list again, and the claim
--- stays. If the server rejects this as well, the element exists twice.
+-- If the server rejects HDEL, the script removes the element from the list again, and the claim
+-- stays. If the server also rejects this removal, the element exists twice.
 --
 -- Time: HGET, HDEL, ZREM and SET; LPUSH and PUBLISH, or RPUSH; GET for a repeated request.
 

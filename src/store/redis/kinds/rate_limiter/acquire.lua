@@ -1,4 +1,4 @@
--- rate_limiter/acquire: takes permits from a rate limiter, if enough are free.
+-- rate_limiter/acquire: acquires permits of a rate limiter, if enough permits are free.
 --
 --   KEYS[1]  limiter         hash {rate, interval, type, keepAliveTime}
 --   KEYS[2]  value           permits left, of all clients together

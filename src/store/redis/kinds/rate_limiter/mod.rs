@@ -1,5 +1,5 @@
-//! The rate limiter, with Redisson's settings, counter and window of acquisitions; and the
-//! throttle, which exists only in Leasehold.
+//! The rate limiter, with Redisson's settings, counter and window of acquisitions. The module also
+//! has the throttle, which exists only in Leasehold.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -51,24 +51,24 @@ pub(crate) enum Decision {
 /// A change of the settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets the rate unless there is one.
+    /// Sets the rate, unless a rate is set.
     SetIfAbsent(Rate),
     /// Sets the rate, and begins a new window.
     Set(Rate),
-    /// Changes the rate if there is one. The window stays.
+    /// Changes the rate, if a rate is set. The window stays.
     Update(Rate),
     Delete,
 }
 
-/// Returns the member of the window for this number of permits. In Lua, it would be
-/// `struct.pack('Bc0I', 16, id, n)`.
+/// Returns the member of the window for this number of permits. Redisson makes this member in Lua
+/// by `struct.pack('Bc0I', 16, id, n)`.
 fn member(it: &RatePermits, permits: u32) -> Vec<u8> {
     [&[16], &it.id.as_bytes()[..], &permits.to_le_bytes()].concat()
 }
 
 impl Limiter<'_> {
-    /// Returns the two keys of the counter, then the two keys of the permits. The first of two keys
-    /// is for all clients together, and the second is for this client.
+    /// Returns the two keys of the counter, then the two keys of the permits. The first key of each
+    /// pair is for all clients together, and the second key is for this client.
     fn keys(&self) -> [String; 4] {
         let key = |what| keys::suffixed(self.name, what);
         let own = |what| format!("{}:{}", key(what), self.client);

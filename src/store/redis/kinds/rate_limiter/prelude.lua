@@ -2,9 +2,10 @@
 --
 --   {err}   DAMAGED: a field, the counter or a member has an unknown form
 --
--- Redisson's counter is the number of permits that are left. Its sorted set has a member for each
--- acquisition; the score is the time in milliseconds since 1970. A member consists of one byte with
--- a length, that many random bytes, and the number of permits in four bytes, the lowest byte first.
+-- Redisson's counter is the number of permits that are left. The sorted set has a member for each
+-- acquisition. The score of a member is the time in milliseconds since 1970. A member consists of a
+-- byte with a length, that many random bytes, and the number of permits in four bytes, the lowest
+-- byte first.
 --
 -- Time: HMGET; TIME; GET, ZRANGEBYSCORE and ZCARD; PTTL, or PEXPIRE of three keys.
 
@@ -102,8 +103,8 @@ local function free_at(it, now)
 end
 
 -- Starts the idle time of the limiter again, if it has one, and gives the counter and the permits
--- the TTL of the limiter. If each client has its own permits, these expire even if the limiter does
--- not, because no other client would delete them.
+-- the TTL of the limiter. If each client has its own permits, these permits expire even if the
+-- limiter does not expire, because no other client would delete them.
 local function keep(it)
     local rest = it.idle
     if rest > 0 then

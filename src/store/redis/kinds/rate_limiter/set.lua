@@ -7,16 +7,16 @@
 --   KEYS[5]  client's        zset {member: milliseconds} of this client
 --   KEYS[6]  receipt         the reply to this request, kept for a minute
 --   ARGV[1]  rest            milliseconds for which the receipt is kept
---   ARGV[2]  how             `absent` sets the rate unless there is one; `set` sets it and starts a
---                            new window; `update` changes an existing rate, and keeps the window
---                            if the type stays; `delete` deletes the limiter
+--   ARGV[2]  how             `absent` sets the rate unless a rate is set; `set` sets the rate and
+--                            starts a new window; `update` changes an existing rate, and keeps the
+--                            window if the type stays; `delete` deletes the limiter
 --   ARGV[3]  rate            permits in an interval
 --   ARGV[4]  interval        milliseconds
 --   ARGV[5]  type            0 for all clients together, 1 for each client
 --   ARGV[6]  idle            keepAliveTime: milliseconds until an idle limiter ends; 0 for never
 --
 --   1       done
---   0       nothing changed: `absent` found a rate; `update` and `delete` found none
+--   0       nothing changed: `absent` found a rate, or `update` or `delete` found no rate
 --   {err}   WRONGTYPE: the key is a hash of another kind, such as a lock
 --
 -- A new window costs DEL. A kept window costs TIME, ZRANGEBYSCORE, ZREMRANGEBYSCORE, SET and PTTL.

@@ -64,7 +64,7 @@ async fn raw(store: &RedisStore, verb: &str, arguments: impl ToRedisArgs) -> Val
     store.topology.call(b"api", cmd(verb).arg(arguments)).await.unwrap()
 }
 
-/// Every grant of a run: its time, its permits, and how many of these were not released.
+/// Every grant of a run: the time, the permits, and how many of these permits were not released.
 type Grants = Vec<(Instant, RatePermits, u32)>;
 
 /// Checks that no interval has more permits than the rate. The checked interval is 1 ms shorter,

@@ -3,7 +3,7 @@
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count}
 --   ARGV[1]  mode     read or write
 --   ARGV[2]  channel  of the notification
---   ARGV[3]  message  to publish: 0 after readers, 1 after a writer
+--   ARGV[3]  message  to publish: 0 for the read side, 1 for the write side
 --   ARGV[4]  prefix   of the leases of readers
 --
 --   1        the lock was held in this mode, and no longer is
@@ -11,8 +11,8 @@
 --   0        the lock was not held in this mode
 --
 -- A writer can also have a read hold. If the writer is removed, this read hold stays until its
--- lease ends. If readers are removed while a writer holds the lock, no waiter can acquire it, so
--- the script notifies no waiter.
+-- lease ends. If readers are removed while a writer holds the lock, no waiter can acquire the lock,
+-- so the script notifies no waiter.
 --
 -- If a writer that has a read hold is removed, the script costs HGETALL, HDEL, HSET, and the cost
 -- of `longest_lease` instead of DEL.
@@ -48,7 +48,7 @@ take_out(true)
 redis.call('HSET', KEYS[1], 'mode', 'read')
 local left = longest_lease(KEYS[1], ARGV[4])
 if left then
-    -- If `left` is 0, no reader is left, and PEXPIRE deletes the key.
+    -- If `left` is 0, no reader remains, and PEXPIRE deletes the key.
     redis.pcall('PEXPIRE', KEYS[1], left)
 end
 return notify()

@@ -8,7 +8,7 @@
 --
 -- Time: HGET, PTTL, HLEN and HGETALL.
 
--- Returns the reader while the write side is held. This read hold belongs to the writer.
+-- Returns a read hold while the write side is held. This read hold belongs to the writer.
 local function read_hold_of_writer()
     local fields = redis.call('HGETALL', KEYS[1])
     for i = 1, #fields, 2 do

@@ -1,4 +1,4 @@
--- read_write/leave: removes a reader. The last one frees the lock and notifies the waiters.
+-- read_write/leave: removes a reader. After the last reader, frees the lock and notifies waiters.
 --
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count}
 --   KEYS[2]  lease    string; lives as long as the lease of this reader
@@ -24,7 +24,7 @@ local function free()
     return 0
 end
 
--- DEL comes before HDEL because the ACL may deny DEL, which ends the script. After HDEL, a repeated
+-- DEL comes before HDEL, because the script ends if the ACL denies DEL. After HDEL, a repeated
 -- request would no longer find the reader.
 redis.call('DEL', KEYS[2])
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then

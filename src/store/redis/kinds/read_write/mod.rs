@@ -1,6 +1,5 @@
 //! The two sides of a read-write lock. A reader has the field `<owner>` in the hash of the lock,
-//! and a key that lives as long as the lease of this reader. A writer has the field
-//! `<owner>:write`.
+//! and a key that expires with the lease of this reader. A writer has the field `<owner>:write`.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -76,8 +75,8 @@ impl InRedis for Readers {
         store.ask(read(claim, None, Some(writer))).await
     }
 
-    /// Renews the lease, and ignores the count: the tasks of a process that share a read lock are
-    /// one reader in the store.
+    /// Renews the lease, and ignores the count, because the tasks of a process that share a read
+    /// lock are one reader in the store.
     async fn recount(
         store: &RedisStore,
         claim: &Claim,
@@ -206,8 +205,9 @@ fn channel(name: &Name) -> String {
     keys::redissons("redisson_rwlock", name)
 }
 
-/// Requests a read lock. With `waited`, the time for which the caller has waited, earlier writers
-/// go first. With `writing`, this writer sends the request during its write hold.
+/// Requests a read lock. `waited` is the time for which the caller has waited. With `waited`,
+/// earlier writers acquire first. `writing` is the writer that sends the request during its write
+/// hold.
 fn read<'a>(
     claim: &'a Claim,
     waited: Option<u32>,
@@ -226,7 +226,7 @@ fn read<'a>(
 }
 
 /// Requests the write lock. With `waits`, the request records this writer as waiting, and later
-/// readers let it go first.
+/// readers let this writer acquire first.
 fn write(claim: &Claim, waits: bool) -> Ask<'_, impl Read<Verdict>> {
     let name = claim.name();
     let writers = keys::writers(name);
@@ -277,7 +277,7 @@ async fn prolong_lock(
     Ok(outcomes.into_iter().next().unwrap_or(Outcome::Unknown))
 }
 
-/// Renews the lease of a reader; without a `ttl`, only checks it. Returns whether the lease exists.
+/// Renews the lease of a reader. Without a `ttl`, only checks the lease. Returns whether it exists.
 async fn lease_lives_on(
     store: &RedisStore,
     object: &Object,
@@ -290,13 +290,13 @@ async fn lease_lives_on(
     Ok(store.send(&request).await? == Value::Int(1))
 }
 
-/// Returns one holder of this mode: `read` or `write`.
+/// Returns one holder in this `mode`, which is `read` or `write`.
 async fn holder_in(store: &RedisStore, mode: &str, object: &Object) -> Reply<Option<Holder>> {
     let request = Request::of(&object.name, &INSPECT, &[], mode);
     Ok(store.ask(request.read(replies::holder)).await?.map(as_owner))
 }
 
-/// Removes all holders of this side, and publishes `message`.
+/// Removes all holders in this `mode`, and publishes `message`.
 async fn force_out_of(
     store: &RedisStore,
     mode: &str,

@@ -1,8 +1,8 @@
--- read_write/prelude: reads the holders and leases of a read-write lock. Precedes its scripts.
+-- read_write/prelude: reads the holders and leases of a read-write lock. Precedes other scripts.
 --
 --   {pttl, owner, count}   of `in_the_way`: the writer, or one reader
 --   left                   of `longest_lease`: milliseconds until the last lease of a reader ends;
---                          nil if there are too many readers to look up, or the server denies it
+--                          nil if there are too many readers to look up, or the server denies PTTL
 --
 -- If there are more than 16 readers, `sweep` checks 16 random readers, and removes those whose
 -- leases have ended.
@@ -25,7 +25,7 @@ local function in_the_way(lock, mode, pttl)
     return holder(lock, pttl)
 end
 
--- Returns how many milliseconds the last lease of a reader lasts, or nil if the server denies this.
+-- Returns how many milliseconds the last lease of a reader lasts, or nil if the server denies PTTL.
 local function lease(prefix, owner, count)
     local longest = 0
     for i = 1, count do
@@ -52,8 +52,8 @@ local function readers(fields)
     return found, leases
 end
 
--- Checks a few random readers, and removes the expired ones. While other readers hold the lock, no
--- other command removes an expired reader.
+-- Checks a few random readers, and removes the expired readers. While other readers hold the lock,
+-- no other command removes an expired reader.
 local function sweep(lock, prefix)
     local fields, looked_at = redis.pcall('HRANDFIELD', lock, MOST + 1, 'WITHVALUES'), 0
     for i, reader in ipairs(not fields.err and readers(fields) or {}) do

@@ -1,13 +1,13 @@
--- read_write/prolong: renews many writers. Skips writers that no longer hold.
+-- read_write/prolong: renews many writers. Skips each writer that no longer holds its lock.
 --
 --   KEYS[i]      lock    hash {mode: read or write, reader: hold count, owner:write: hold count}
 --   ARGV[2i-1]   writer  the field of the writer of KEYS[i]
 --   ARGV[2i]     ttl     new lease in milliseconds; 0 only checks
 --
---   {o1, o2, …}  for each writer 1 if it holds, 0 if not
+--   {o1, o2, …}  for each writer 1 if it holds the lock, 0 if not
 --
--- The TTL of the lock is the longest lease, which may be that of a read hold. So the script
--- shortens the TTL only if the writer is the only holder. A key of another type counts as not held,
+-- The TTL of the lock is the longest lease, maybe the lease of a read hold. So the script shortens
+-- the TTL only if the writer is the only holder. A key of another type counts as not held,
 -- so the other writers are still renewed. Any other rejection does not prove a loss, so it ends the
 -- script.
 --

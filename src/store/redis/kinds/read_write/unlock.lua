@@ -1,7 +1,7 @@
 -- read_write/unlock: releases a write hold, and notifies the waiters. A read hold stays.
 --
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count}
---   KEYS[2]  writers  zset {owner: its arrival, until:owner: minus the time when it expires};
+--   KEYS[2]  writers  zset {owner: its arrival, until:owner: minus the expiry time of the entry};
 --                     only passed by a writer that may have waited
 --   ARGV[1]  owner    of the write hold
 --   ARGV[2]  writer   the field of this owner as a writer
@@ -10,14 +10,14 @@
 --   ARGV[5]  own      how many of the subscribers belong to the releasing client
 --
 --   0                      the write hold is released
---   2, 4, 8 or 16          the same; other clients listen, and may send requests first, for this
---                          many milliseconds
+--   2, 4, 8 or 16          the same, and other clients listen. For this many milliseconds, the
+--                          other clients may send requests first
 --   -1                     the same, but the server denied the announcement
 --   {}                     this owner was not the writer, and no owner holds the lock
 --   {pttl, owner, count}   this owner was not the writer, and this other owner holds the lock
 --
--- Remaining readers keep the lock as long as their leases last. The 2 to 16 milliseconds change
--- each second, because clients with long round trips need more time.
+-- Remaining readers keep the lock as long as their leases last. The number of milliseconds changes
+-- each second, between 2 and 16, because clients with long round trips need more time.
 --
 -- Time: HEXISTS, HLEN, HDEL, DEL, PUBLISH and TIME; ZREM; the cost of `longest_lease`.
 
@@ -56,7 +56,7 @@ redis.call('HDEL', KEYS[1], ARGV[2])
 redis.call('HSET', KEYS[1], 'mode', 'read')
 local left = longest_lease(KEYS[1], ARGV[4])
 if left then
-    -- With 0, PEXPIRE deletes the key: no reader is left.
+    -- With 0, PEXPIRE deletes the key, because no reader remains.
     redis.pcall('PEXPIRE', KEYS[1], left)
 end
 return notify()

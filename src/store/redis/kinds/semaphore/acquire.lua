@@ -1,6 +1,6 @@
--- semaphore/acquire: takes permits from a semaphore, if enough are free.
+-- semaphore/acquire: acquires permits of a semaphore, if enough permits are free.
 --
---   KEYS[1]  semaphore  Redisson's counter of free permits; if it does not exist, there are none
+--   KEYS[1]  semaphore  Redisson's counter of free permits; if it does not exist, no permit is free
 --   KEYS[2]  holders    hash {owner: permits}, without a TTL
 --   KEYS[3]  withdrawn  zset {owner: millisecond since 1970 until which it is rejected}
 --   KEYS[4]  longest    hash {owner, permits, since, until, began} of Leasehold's longest waiter:
@@ -15,8 +15,8 @@
 --                       last request
 --   ARGV[5]  turn       milliseconds for which permits are kept for longest waiters. For the next
 --                       period of this length, no permits are kept
---   ARGV[6]  channel    on which the number of free permits is published when none are kept any
---                       longer
+--   ARGV[6]  channel    on which the script publishes the number of free permits when it stops
+--                       keeping permits
 --
 --   owner    granted. A repeated request finds the permits of this owner, and changes nothing
 --   {-1}     too few permits are free
@@ -28,13 +28,13 @@
 --
 -- An owner that has waited for long becomes the longest waiter, unless another owner has waited for
 -- longer. The script keeps permits for it: other owners of Leasehold get permits only beyond the
--- number that the longest waiter requests. Redisson's clients ignore this. The script keeps permits
--- until the longest waiter gets them, or until the turn is over.
+-- number that the longest waiter requests. Redisson's clients ignore this rule. The script keeps
+-- permits until the longest waiter gets them, or until the turn is over.
 --
 -- Because of two limits, a longest waiter cannot block the others for ever. An owner does not
--- become the longest waiter if it requests more permits than are free and held by Leasehold's
--- clients together. The turn is also limited, because some holders may be dead or hold for hours. A
--- script cannot find this out.
+-- become the longest waiter if it requests more permits than the sum of the free permits and the
+-- permits of Leasehold's clients. The turn is also limited, because some holders may be dead or
+-- hold for hours, which a script cannot detect.
 --
 -- For an owner that has waited for long, a request also costs TIME, HLEN, HVALS of at most a
 -- thousand holders, HSET and PEXPIRE. If the owner stops being the longest waiter, the request also
@@ -89,7 +89,7 @@ local function whole(number)
     return string.format('%.0f', number)
 end
 
--- Returns whether enough permits are free when all of Leasehold's holders have released theirs.
+-- Returns whether enough permits would be free after all of Leasehold's holders had released.
 local function may_be_free()
     local all = free
     if redis.call('HLEN', KEYS[2]) > 1000 then

@@ -113,7 +113,7 @@ pub(crate) async fn available(store: &RedisStore, name: &Name) -> Reply<i64> {
 /// A change of the number of permits, and its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets the number unless it is set. Returns 1 if the request set it, else 0.
+    /// Sets the number, unless a number is set. Returns 1 if the request set the number, else 0.
     SetIfAbsent(u32),
     /// Adds or removes permits. Returns how many permits are free.
     Add(i64),
@@ -138,7 +138,7 @@ pub(crate) async fn change(
         Change::SetIfAbsent(count) => (&SET, &others[..], Some(i64::from(count)), Some(channel())),
         Change::Add(count) => (&ADD, &others[..1], Some(count), Some(channel())),
         Change::Drain => (&DRAIN, &others[..1], None, None),
-        // The deletion is not published: it frees no permits.
+        // The deletion is not published, because it frees no permits.
         Change::Delete => (&DELETE, &others[..], None, Some(String::new())),
     };
     let arguments = (permits, channel, millis(RECEIPT_KEPT_FOR));
@@ -153,7 +153,7 @@ fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, 
     }
 }
 
-/// Returns the keys that only Leasehold has: owners of permits, withdrawn owners, the longest
+/// Returns the keys that only Leasehold uses: owners of permits, withdrawn owners, the longest
 /// waiter.
 fn own_keys(name: &Name) -> [String; 3] {
     [keys::holders(name), keys::withdrawn(name), keys::longest_waiter(name)]

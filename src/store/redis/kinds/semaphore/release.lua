@@ -15,10 +15,10 @@
 --   0   the owner had no permits; or the semaphore was deleted with its permits
 --
 -- If the owner has no permits, its later requests are rejected, because they may be old requests in
--- flight. `leave` is the exception. After `forget`, its later requests are also rejected.
+-- flight. `leave` is the exception. After `forget`, later requests of the owner are also rejected.
 --
--- The first writes are HDEL or ZREMRANGEBYSCORE. A full server accepts these writes. After them, a
--- full server also accepts the other writes of the script.
+-- The first writes are HDEL or ZREMRANGEBYSCORE. A full server accepts these writes. After such a
+-- write, a full server also accepts the other writes of the script.
 --
 -- If the owner has no permits, the script costs TIME, ZREMRANGEBYSCORE, ZADD, PEXPIRE and HGET.
 --

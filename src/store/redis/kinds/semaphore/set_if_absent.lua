@@ -7,8 +7,9 @@
 --   ARGV[2]  channel    on which the number of free permits is published
 --   ARGV[3]  rest       milliseconds for which the receipt is kept
 --
---   1   created. Owners of permits of an earlier, deleted semaphore have no permits of the new one
---   0   the semaphore existed. The script deletes the receipt: a repeated request gets 0 without it
+--   1   created. Holders of permits of a deleted semaphore have no permits of the new semaphore
+--   0   the semaphore existed. The script deletes the receipt, because a repeated request gets 0
+--       without the receipt
 --
 -- Time: GET, SET, EXISTS and PEXPIRE; SET, DEL, PUBLISH and SET if the semaphore is created.
 

@@ -1,4 +1,4 @@
-//! The set: a Redis set, as Redisson's `RSet`.
+//! The set: a Redis set, like Redisson's `RSet`.
 
 use std::sync::LazyLock;
 

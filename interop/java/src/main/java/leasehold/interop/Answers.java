@@ -10,10 +10,10 @@ import java.util.Map;
 import java.util.concurrent.Callable;
 
 /**
- * The replies on stdout: one line per command, from all threads.
+ * The replies of all threads on stdout: one line for each command.
  *
  * <p>Times are microseconds of the wall clock, so that another process on this
- * host can compare them with its own.
+ * host can compare them with its own times.
  */
 final class Answers {
     private static final ObjectMapper JSON = new ObjectMapper();

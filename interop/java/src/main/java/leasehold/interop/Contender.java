@@ -16,7 +16,8 @@ import org.redisson.client.codec.StringCodec;
 
 /**
  * A worker of a chaos run with a real Redisson: it reads its orders from stdin, contends,
- * and writes its events to stdout. The end of stdin kills it together with all its holds.
+ * and writes its events to stdout. The end of stdin kills the process, and its holds stay in Redis
+ * until their leases end.
  *
  * <p>Times are those of {@code System.nanoTime()}, which on Linux is the monotonic clock
  * of the machine.
@@ -42,7 +43,7 @@ public final class Contender {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         JsonNode orders = JSON.readTree(lines.readLine());
         Voice voice = new Voice(System.out, orders.path("first_hold").asLong());
-        // Redisson writes to stdout, too. Its output must not end up among the events.
+        // Redisson writes to stdout, too. This output must not appear between the events.
         System.setOut(System.err);
         RedissonClient redisson = connect(orders.path("place").path("url").asText());
 
@@ -64,7 +65,7 @@ public final class Contender {
         Runtime.getRuntime().halt(0);
     }
 
-    /** Reads go to masters only. A replica may report an old value for the rest of a lease. */
+    /** Reads go only to masters, because a replica may report the old lease of a hold. */
     private static RedissonClient connect(String url) {
         String[] flags = url.startsWith("redis://")
                 ? new String[] {"--url", url}
@@ -88,7 +89,7 @@ public final class Contender {
                 live();
                 Thread.sleep(10 + random.nextInt(70));
             } catch (InterruptedException e) {
-                // The interrupt has ended a wait or a pause.
+                // An interrupt has ended a wait or a pause, so the loop continues.
                 continue;
             }
         }
@@ -120,15 +121,15 @@ public final class Contender {
         }
     }
 
-    /** Takes an element. Redisson has no claims, so the element counts as done at once. */
+    /** Polls an element. Redisson has no claims, so the element counts as done at once. */
     private void poll(String name, long patience) {
         long hold = voice.nextHold();
         voice.say("ask", "hold", hold, "name", name, "mode", "claim", "call", System.nanoTime());
         String why = "busy";
         String element = null;
         try {
-            // `join` ignores interrupts. If one ended the wait for the reply, the element would be
-            // lost.
+            // `join` ignores interrupts. If an interrupt ended the wait for the reply, the element
+            // would be lost.
             element = redisson.<String>getBlockingQueue(name, StringCodec.INSTANCE)
                     .pollAsync(patience, TimeUnit.MILLISECONDS)
                     .toCompletableFuture()
@@ -194,7 +195,7 @@ public final class Contender {
         }
     }
 
-    /** Writes without a check of the lease, like a holder that was suspended between check and write. */
+    /** Writes without a check of the lease, like a holder that was suspended after its check. */
     private void write(Held held, long hold, String name) {
         if (held.token() != null) {
             voice.say("write", "hold", hold, "name", name, "token", held.token(), "at", System.nanoTime());

@@ -21,19 +21,19 @@ import org.redisson.client.RedisException;
 import org.redisson.client.codec.StringCodec;
 
 /**
- * Many threads that add to one counter under one lock, or one permit of a semaphore.
+ * Many threads that increment one counter under one lock, or under one permit of a semaphore.
  *
  * <p>The counter is read and written by a plain GET and a plain SET. If two
- * holders overlap, in any processes, an addition may be lost. With a fenced lock
+ * holders overlap, in any processes, an increment may be lost. With a fenced lock,
  * each holder also appends its token to a list.
  *
- * <p>With a read lock no thread adds. Each reader counts itself, and checks that
+ * <p>With a read lock, no thread increments. Each reader counts itself, and checks that
  * the counter does not change. A writer checks that there is no reader.
  *
  * <p>A stubborn crowd continues if the servers of the lock reject a request. It repeats a rejected
- * acquisition, does not repeat a rejected release, and reports the rejections. Either request may
- * have left a hold of this thread. If the thread reentered this hold again and again, the hold
- * would never end. So the thread first pauses until the lease is over.
+ * acquisition, does not repeat a rejected release, and reports the rejections. A rejected request
+ * may have left a hold of this thread. If the thread reentered this hold again and again, the hold
+ * would never end. So the thread pauses until the lease is over before it continues.
  *
  * <p>A crowd that continues until a stop key exists also counts its rounds.
  */
@@ -169,7 +169,7 @@ final class Crowd {
             }
         }
 
-        /** Acquires. Returns the token if it is a fenced lock. */
+        /** Acquires the lock or the permit. Returns the token if the lock is a fenced lock. */
         private Long enter() throws InterruptedException {
             if (kind.equals("semaphore")) {
                 redisson.getSemaphore(name).acquire();

@@ -17,12 +17,12 @@ import org.redisson.codec.TypedJsonJacksonCodec;
 
 /** Executes the commands for maps and sets. Keys are strings. */
 final class Data {
-    /** The prefix of operations on maps, and the one of operations on sets. */
+    /** The prefixes of the operations on maps and of the operations on sets. */
     static final String MAP = "map.";
 
     static final String SET = "set.";
 
-    /** Maps with a local cache. The cache must outlive a command. */
+    /** Maps with a local cache. The cache must stay valid after the command that created it. */
     private static final Map<String, RMap<String, Object>> CACHED = new ConcurrentHashMap<>();
 
     private Data() {}
@@ -95,7 +95,7 @@ final class Data {
         return value(command, "value");
     }
 
-    /** The codec that a command names. Default: texts. */
+    /** The codec that a command names. Default: the codec for texts. */
     static Codec codec(Command command) {
         Class<?> values = command.is("order") ? Order.class : command.is("long") ? Long.class : String.class;
         return switch (command.text("codec", "text")) {
@@ -107,7 +107,7 @@ final class Data {
         };
     }
 
-    /** Plain strings for keys, and plain JSON for values of maps and elements of sets. */
+    /** Keys are plain strings. Values of maps and elements of sets use the codec {@code values}. */
     private static Codec json(Codec values) {
         return new CompositeCodec(StringCodec.INSTANCE, values, values);
     }

@@ -27,13 +27,13 @@ final class Flags {
         }
     }
 
-    /** An optional flag. */
+    /** Returns the value of an optional flag. */
     String text(String name, String otherwise) {
         String value = unread.remove(name);
         return value == null ? otherwise : value;
     }
 
-    /** A required flag. */
+    /** Returns the value of a required flag. */
     String needed(String name) {
         String value = unread.remove(name);
         if (value == null) {
@@ -42,7 +42,7 @@ final class Flags {
         return value;
     }
 
-    /** Fails if a flag was not read: a test must not rely on a setting that has no effect. */
+    /** Fails if a flag was not read, because a test would rely on a setting without an effect. */
     void end() {
         if (!unread.isEmpty()) {
             throw new IllegalArgumentException("unknown flags " + unread.keySet());

@@ -15,7 +15,7 @@ import org.redisson.api.RedissonClient;
  * A hold of one thread, with a lease that is not renewed.
  *
  * <p>Redisson does not report the end of a lease. So this class checks the clock. After a late
- * reply, it asks Redis for the rest of the lease, if the thread still holds the lock.
+ * reply, if the thread still holds the lock, this class reads the rest of the lease from Redis.
  */
 abstract class Held {
     private final long leaseMillis;
@@ -42,7 +42,7 @@ abstract class Held {
 
     abstract String mode();
 
-    /** Whether a grant counts without another request if its reply came quickly. */
+    /** Whether a grant with a quick reply needs no other request to confirm the lease. */
     boolean believesGrants() {
         return true;
     }
@@ -51,7 +51,7 @@ abstract class Held {
         return null;
     }
 
-    /** Waits for the hold. Returns true if it was acquired and its lease has not ended. */
+    /** Acquires the object. Returns true if it was acquired and the lease has not ended. */
     final boolean take(long patienceMillis) throws InterruptedException {
         long asked = System.nanoTime();
         if (!acquire(patienceMillis, leaseMillis)) {
@@ -61,8 +61,8 @@ abstract class Held {
         if (believesGrants() && System.nanoTime() - asked < SOON) {
             return true;
         }
-        // The reply took long, so the time of the grant is unknown. So this thread asks for the
-        // rest of the lease.
+        // The reply took long, so the time of the grant is unknown. This thread reads the remaining
+        // lease.
         long looked = System.nanoTime();
         long left = leftMillis();
         until = looked + (left - MARGIN) * 1_000_000;
@@ -75,9 +75,9 @@ abstract class Held {
     }
 
     /**
-     * Releases extra holds of this thread. They exist if an acquisition without a reply was
-     * executed, or if a failover has lost a release. Extra holds would last as long as the thread
-     * comes back within a lease.
+     * Releases extra holds of this thread. They exist if Redis executed an acquisition whose reply
+     * was lost, or if a failover has lost a release. If the thread always acquired again within a
+     * lease, its extra holds would never end.
      */
     void dropOrphans() {}
 
@@ -118,8 +118,8 @@ abstract class Held {
         }
 
         /**
-         * The TTL of the key counts only while this thread holds the lock. Otherwise it is that
-         * of another hold.
+         * The TTL of the key counts only while this thread holds the lock. Otherwise the TTL
+         * belongs to another hold.
          */
         @Override
         protected long leftMillis() {
@@ -257,7 +257,7 @@ abstract class Held {
         }
     }
 
-    /** Subtracted from a lease, for the drift of clocks and the duration of a check, in ms. */
+    /** Subtracted from each lease in ms, for the drift of clocks and the duration of a check. */
     private static final long MARGIN = 50;
     /** If the reply comes within this time, in ns, the lease counts from the request. */
     private static final long SOON = 200_000_000;

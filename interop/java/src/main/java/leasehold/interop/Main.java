@@ -7,12 +7,12 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * A process with a real Redisson client, which executes commands: a JSON line for each.
+ * A process with a real Redisson client, which executes commands. Each command is one line of JSON.
  *
  * <p>Commands are read from stdin and name a thread, because Redisson's locks belong to threads.
  * Commands of one thread are executed in order. Commands of different threads are executed at the
- * same time. Replies are written as the commands complete. The end of stdin kills the process
- * together with all its holds, like a crash.
+ * same time. Each reply is written when its command completes. The end of stdin kills the process,
+ * like a crash, so its holds stay until their leases end.
  */
 public final class Main {
     private final Peer peer;
@@ -28,7 +28,7 @@ public final class Main {
 
     public static void main(String[] args) throws Exception {
         Answers answers = new Answers(System.out);
-        // Redisson writes to stdout, too. Its output must not end up among the replies.
+        // Redisson writes to stdout, too. This output must not appear between the replies.
         System.setOut(System.err);
 
         Peer peer;

@@ -1,6 +1,6 @@
 package leasehold.interop;
 
-/** A value with fields. Jackson reads and writes the fields, and sorts them. */
+/** A value with two fields. Jackson reads these fields, and writes them in alphabetical order. */
 public class Order {
     private long totalCents;
     private String note;

@@ -17,7 +17,7 @@ import org.redisson.config.SingleServerConfig;
 /**
  * The Redisson client under test, and the Redisson client for the counters of crowds.
  *
- * <p>If the counters have no separate server, both are the same client.
+ * <p>If the counters have no separate server, both components are the same client.
  */
 record Peer(RedissonClient redisson, RedissonClient counters) {
     private static final String CLUSTER = "redis-cluster://";
@@ -49,7 +49,7 @@ record Peer(RedissonClient redisson, RedissonClient counters) {
     }
 
     private static void single(SingleServerConfig server, Flags flags) {
-        // Each idle connection costs start-up time. The pool still grows to its default size.
+        // Each idle connection makes the start slower. The pool can still grow to its default size.
         server.setConnectionMinimumIdleSize(2);
 
         base(server, flags);

@@ -18,8 +18,8 @@ import org.redisson.api.RedissonClient;
 final class Performer {
     private final Peer peer;
     private final RedissonClient redisson;
-    // An RLock remembers its last requested lease. Each thread has its own object for each name, as
-    // in ordinary code. So no thread gets the lease of another thread.
+    // An RLock remembers its last requested lease. So each thread has its own RLock for each name,
+    // and no thread gets the lease of another thread.
     private final ThreadLocal<Map<String, RLock>> locks = ThreadLocal.withInitial(HashMap::new);
 
     Performer(Peer peer) {

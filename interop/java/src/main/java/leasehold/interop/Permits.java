@@ -46,7 +46,7 @@ final class Permits {
         };
     }
 
-    /** The ids of the permits, and the time at which they were acquired. */
+    /** Acquires permits. Returns their ids, and the time at which they were acquired. */
     private static Map<String, Object> acquired(RPermitExpirableSemaphore permits, Command command) throws Exception {
         List<String> ids = new ArrayList<>();
         if (command.has("count")) {
@@ -76,8 +76,8 @@ final class Permits {
     }
 
     /**
-     * Runs threads that acquire and release a permit repeatedly, and count the holders of all
-     * processes.
+     * Runs threads that acquire and release a permit repeatedly. The threads count the holders of
+     * all processes.
      */
     private static Map<String, Object> crowd(RedissonClient redisson, RPermitExpirableSemaphore permits, Command command)
             throws Exception {

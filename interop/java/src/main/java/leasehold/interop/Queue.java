@@ -25,7 +25,7 @@ final class Queue {
         };
     }
 
-    /** Takes elements until none has come for {@code millis}. */
+    /** Polls elements until no element has come for {@code millis}. */
     private static List<String> takeAll(RBlockingQueue<String> queue, long millis) throws Exception {
         List<String> taken = new ArrayList<>();
         for (String element; (element = queue.poll(millis, MILLISECONDS)) != null; ) {

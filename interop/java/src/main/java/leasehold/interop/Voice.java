@@ -7,7 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** The output of all threads of a worker, in lines of JSON, and the numbers of its holds. */
+/** Writes the events of all threads of a worker as lines of JSON, and numbers its holds. */
 final class Voice {
     private static final ObjectMapper JSON = new ObjectMapper();
 

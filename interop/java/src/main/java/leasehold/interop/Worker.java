@@ -24,7 +24,7 @@ final class Worker {
         queue.add(work);
     }
 
-    /** Interrupts the running command. Returns whether there was one. */
+    /** Interrupts the running command. Returns whether a command was running. */
     synchronized boolean interrupt() {
         if (busy) {
             thread.interrupt();
@@ -49,7 +49,7 @@ final class Worker {
 
     private synchronized void setBusy(boolean busy) {
         this.busy = busy;
-        // An interrupt that came too late for its command must not end the next one.
+        // An interrupt that came too late for its command must not end the next command.
         Thread.interrupted();
     }
 }

@@ -99,7 +99,7 @@ interface Door {
 
             @Override
             public void leave() {
-                // There is nothing to release: permits come back with time.
+                // There is nothing to release, because permits come back after the interval.
             }
         };
     }

@@ -65,7 +65,7 @@ final class Holding {
         return Map.of("wall_ns", System.nanoTime() - began, "cpu_ns", Figures.cpu() - cpu);
     }
 
-    /** Waits without threads, because Redisson has no cheaper way to wait. */
+    /** Lets callers wait by asynchronous calls, which need less memory than threads that wait. */
     static Map<String, Object> wait(RedissonClient redisson, JsonNode job) throws InterruptedException {
         int tasks = job.get("tasks").asInt();
         RLock lock = redisson.getLock(job.get("name").asText());
@@ -81,7 +81,7 @@ final class Holding {
         return Map.of("bytes", grown);
     }
 
-    /** Waits until the heap stops growing. Returns its growth since {@code before}. */
+    /** Waits until the heap stops growing. Returns the growth of the heap since {@code before}. */
     private static long settled(long before) throws InterruptedException {
         long last = 0;
         for (int look = 0; look < MOST_LOOKS; look++) {

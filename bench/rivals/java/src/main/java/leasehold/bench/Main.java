@@ -14,7 +14,7 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Drives Redisson: reads jobs from stdin, a line each. {@code Main CONTENDER URL THREADS TTL_MS}. */
+/** Drives Redisson: {@code Main CONTENDER URL THREADS TTL_MS}. Each line of stdin is a job. */
 final class Main {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -31,12 +31,12 @@ final class Main {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             say(out, answer(clients, args[0], JSON.readTree(line)));
         }
-        // Redisson's threads would keep the process alive, so this call halts the process. All
-        // holds end with their leases.
+        // Redisson's threads would keep the process alive, so this call halts the process. The
+        // holds of this process end with their leases.
         Runtime.getRuntime().halt(0);
     }
 
-    /** Except the addresses and the lease of the watchdog, all settings are Redisson's defaults. */
+    /** All settings are Redisson's defaults, except the addresses and the watchdog's lease. */
     private static RedissonClient connect(String url, long ttlMillis) {
         Config config = Where.of(url);
         config.setLockWatchdogTimeout(ttlMillis);

@@ -35,7 +35,7 @@ final class Outlast {
         }
     }
 
-    /** Releases. If this fails, the hold ends with its lease. */
+    /** Releases a lock. If the release fails, the hold ends with its lease. */
     private static void leave(RLock lock) {
         try {
             lock.unlock();

@@ -12,8 +12,8 @@ import java.util.stream.IntStream;
 import org.redisson.api.RedissonClient;
 
 /**
- * Pairs of acquire and release. Each task has its own names, or all tasks share one. A task is a
- * thread.
+ * Pairs of acquire and release. Each task has its own names, or all tasks share one name. A task is
+ * a thread.
  */
 final class Pairs {
     private final List<RedissonClient> clients;
@@ -53,7 +53,7 @@ final class Pairs {
         return summary(done.stream().flatMapToLong(Arrays::stream).toArray(), wall, cpu);
     }
 
-    /** The names of one task. No two tasks have the same name, unless all tasks share one. */
+    /** The names of one task. Two tasks have the same name only if all tasks share one name. */
     private String[] share(int task) {
         if (shared) {
             return new String[] {prefix};
