@@ -31,7 +31,7 @@ pub(crate) struct Core {
     pub(super) moves: AtomicU64,
     /// How many callers have a release in flight, or a request whose grant may need a release.
     pub(super) asking: AtomicUsize,
-    /// Notified when the store is reachable again.
+    /// Notified when a connection to the store is up.
     pub(super) store_recovered: Notify,
     /// Wakes the background task before its planned time.
     pub(super) notifier: Notify,

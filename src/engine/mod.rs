@@ -253,7 +253,7 @@ impl Engine {
         self.core.counters.read(self.core.store.reconnects())
     }
 
-    /// Pauses for `pause`, or until the store is reachable again.
+    /// Pauses for `pause`, or until a connection to the store is up.
     async fn wait_for_store(&self, pause: Duration) {
         tokio::select! {
             () = sleep(pause) => {}

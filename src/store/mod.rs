@@ -93,7 +93,7 @@ pub(crate) enum Event {
     /// From now on, the client receives the messages of this level for the object. The client may
     /// have missed an earlier release.
     Subscribed(Object, SubscriptionLevel),
-    /// The store is reachable again, but may have lost holds.
+    /// A connection to the store is up, for the first time or again. The store may have lost holds.
     Back,
     /// Commands now go to another server, which may lack the last writes.
     Moved,
@@ -109,7 +109,7 @@ pub(crate) enum Event {
 impl leasehold_link::Event for Event {
     type Topic = Object;
 
-    /// Returns the event which says that the store is reachable again.
+    /// Returns the event which says that a connection to the store is up.
     fn back() -> Self {
         Self::Back
     }

@@ -20,7 +20,7 @@ pub trait Event: Send + 'static {
     /// The topic type of the event.
     type Topic;
 
-    /// Returns the event which says that commands reach a server again.
+    /// Returns the event which says that a connection for commands is up.
     fn back() -> Self;
 
     /// Returns the event which says that commands go to another server than before.

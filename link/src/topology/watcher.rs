@@ -1,6 +1,5 @@
 //! Watches the connection that carries the commands. Warns of hazards, and checks whether the
-//! hazards are resolved. Sends an event when commands work again after a loss, and when another
-//! server replies.
+//! hazards are resolved. Sends an event when the connection is up, and when another server replies.
 
 use std::{
     convert::Infallible,
@@ -41,8 +40,8 @@ pub(super) struct Commands<T: SubscriptionTable> {
 }
 
 impl<T: SubscriptionTable> Commands<T> {
-    /// Returns a watcher of a connection to a new server. If the server `replaces` another one, its
-    /// first connection counts as a restored one.
+    /// Returns a watcher of the connection to a new server. If the server `replaces` another one,
+    /// its first connection sends the event that commands go to another server.
     pub(super) fn reporting(
         hub: &Arc<Hub<T>>,
         warnings: &Arc<Warnings>,
@@ -112,9 +111,9 @@ impl<T: SubscriptionTable> Watcher for Commands<T> {
     }
 
     fn up(&self) {
-        if self.was_up.swap(true, Ordering::AcqRel) {
-            self.hub.send_event(T::Event::back());
-        }
+        // The first connection sends the event too: a waiter may pause after a failed request.
+        self.was_up.store(true, Ordering::Release);
+        self.hub.send_event(T::Event::back());
     }
 
     fn serve<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
