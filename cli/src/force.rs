@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub(crate) const QUESTION: &str =
-    "The holders work on until they notice. Release the lock by force?";
+    "The holders work on until they notice the loss. Release by force?";
 
 /// A held lock, and the holders that the user was shown. A release by force ends only the holds of
 /// these holders.

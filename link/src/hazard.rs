@@ -188,7 +188,9 @@ impl Hazard {
                 "stop the old server, or demote it to a replica; this client then uses the new \
                  server"
             }
-            Self::OtherPrimary { .. } => "demote one of them to a replica: REPLICAOF host port",
+            Self::OtherPrimary { .. } => {
+                "demote one of the two primaries to a replica: REPLICAOF host port"
+            }
             Self::ChecksDenied { .. } => "grant the user this command to see hazards",
         }
     }
@@ -308,8 +310,8 @@ impl fmt::Display for Hazard {
                  notifications between this client and newer clients arrive late",
             ),
             Self::ServerMismatch => f.write_str(
-                "new connections to this address reach another server than the commands of this \
-                 client; other clients may acquire the same locks there",
+                "new connections to this address reach another server than the one that this \
+                 client uses; other clients may acquire the same locks there",
             ),
             Self::OtherPrimary { address } => {
                 write!(

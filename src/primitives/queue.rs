@@ -267,7 +267,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
             warn_set_aside(name, &error);
         } else {
             tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
-                "unreadable queue element not set aside: this client or a later claim retries");
+                "unreadable queue element not set aside yet: a retry follows");
         }
         Err(error)
     }

@@ -244,7 +244,7 @@ impl QuorumLock {
         checked_timeout(timeout)?;
         tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (name, start) = (self.name(), Instant::now());
-        let reason = format!("no vote ended within {timeout:?}");
+        let reason = format!("too few servers of the quorum replied within {timeout:?}");
         let mut failure = Error::silent(name.clone(), reason).into();
         let waited = tokio::time::timeout(timeout, self.wait(&mut failure)).await;
         let timed_out = || Error::timed_out(name.clone(), start.elapsed());

@@ -59,7 +59,7 @@ fn unchecked(reason: &str) -> Finding {
 
 fn lacking(user: &str, server: &str, rules: &BTreeSet<String>) -> Finding {
     let rules: Vec<_> = rules.iter().map(|rule| format!("'{rule}'")).collect();
-    let text = format!("{user} lacks {} permissions for locks", rules.len());
+    let text = format!("{user} lacks {} of the permissions for locks", rules.len());
     let line = format!("grant them: ACL SETUSER {user} {}", rules.join(" "));
     Finding::new(Severity::Error, "acl", server, text).remedy(line)
 }

@@ -198,7 +198,11 @@ async fn objects(
         }
     }
     findings.sort_by(|one, other| one.subject.cmp(&other.subject));
-    let text = format!("{count} found, {} findings", findings.len());
+    let counted = |number: usize, noun: &str| match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    };
+    let text = format!("{} read, {}", counted(count, "object"), counted(findings.len(), "finding"));
     findings.insert(0, Finding::new(Severity::Note, "objects", name.unwrap_or("*"), text));
     findings
 }

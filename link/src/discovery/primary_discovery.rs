@@ -70,7 +70,7 @@ pub(crate) struct PrimaryDiscovery {
     leader: Published<Leader>,
     /// The other addresses of the URL whose servers are also primaries.
     others: Mutex<Vec<String>>,
-    /// Whether the last connection without commands reached another server than the connection for
+    /// Whether the last connection for messages reached another server than the connection for
     /// commands.
     reached_other_server: AtomicBool,
 }

@@ -162,7 +162,10 @@ fn foreign_kind(byte: u8) -> String {
         // The first byte of a TLS alert, and of a TLS handshake.
         0x15 | 0x16 => "the port uses TLS".into(),
         b'H' | b'<' => "the port may belong to a web server".into(),
-        byte => format!("a reply begins with {:?}", char::from(byte)),
+        byte => format!(
+            "a reply begins with {:?}, which is not a type of the Redis protocol",
+            char::from(byte)
+        ),
     }
 }
 
@@ -171,11 +174,11 @@ fn count(digits: &[u8]) -> Result<Option<usize>, String> {
     match digits {
         b"-1" => return Ok(None),
         [b'0'..=b'9', ..] => {}
-        _ => return Err("a length is not a number".into()),
+        _ => return Err("a length in a reply is not a number".into()),
     }
     let count = str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
     let count = count.filter(|count| *count <= LONGEST_DECLARED);
-    count.map(Some).ok_or_else(|| "a length is not a number, or too large".into())
+    count.map(Some).ok_or_else(|| "a length in a reply is not a number, or is too large".into())
 }
 
 fn read(frame: &[u8]) -> Result<Value, String> {

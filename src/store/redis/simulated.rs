@@ -102,7 +102,7 @@ async fn acknowledged_grant_outlives_a_simulated_failover() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn store_follows_a_simulated_slot_that_moves_and_fails_over() {
+async fn store_follows_a_moved_slot_and_a_failover_of_its_node() {
     let net = Net::new(7);
     let cluster = Cluster::start(&net, 3, 1, LAG);
     let store = store(&net, &url_of_cluster(&cluster), "one").await;

@@ -27,7 +27,7 @@ pub(super) struct Process {
     /// The tasks of the client's engine.
     pub(super) engine: Tasks,
     is_shut: AtomicBool,
-    /// How many runtimes the client has lost.
+    /// How many tokio runtimes have ended while the client used them.
     runtimes: AtomicU32,
 }
 
