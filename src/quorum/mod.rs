@@ -27,8 +27,8 @@ use crate::{
     primitives::{Lock, example, group_run, like, settings::checked_timeout},
 };
 
-/// How long a waiter waits at one server before it asks all servers again. The lock may stay held
-/// at this server, but be free at a majority of the servers.
+/// How long a waiter waits at one server before it requests the lock at all servers again. The lock
+/// may stay held at this server, but be free at a majority of the servers.
 const WAIT_AT_ONE_SERVER: Duration = Duration::from_secs(2);
 
 /// A client of several independent servers. A majority of them must grant a lock (Redlock).
@@ -142,8 +142,8 @@ impl QuorumClient {
     }
 }
 
-/// Returns the error for a quorum of `all` servers if too many of them `failed`. The error names each
-/// failed server. For a quorum of one server, it is the error of this server.
+/// Returns the error for a quorum of `all` servers if too many of them `failed`. The error names
+/// each failed server. For a quorum of one server, returns the error of this server.
 fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
     if all == 1 {
         return failed.swap_remove(0).1;
@@ -286,7 +286,7 @@ impl QuorumLock {
                 }
                 Err(lost) => *failure = lost,
             }
-            // Without this pause, two callers would divide the servers between them again and again.
+            // Without this pause, two callers would divide the servers between them repeatedly.
             if failure.divided || failure.busy_at.is_none() {
                 sleep(backoff.next(BACKOFF)).await;
             }
@@ -302,8 +302,8 @@ impl QuorumLock {
     /// Releases the lock at each server that replies, no matter which owner holds the lock. Returns
     /// at how many servers it was held.
     ///
-    /// The holder notices the release at each server by its next renewal there, and reports the loss
-    /// when it has lost a majority. Another client may acquire the lock before that.
+    /// The holder notices the release at each server by its next renewal there, and reports the
+    /// loss when it has lost a majority. Another client may acquire the lock before that.
     ///
     /// # Errors
     ///

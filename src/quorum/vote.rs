@@ -23,8 +23,8 @@ use crate::{
 /// that one server that is down delays nobody for the whole command timeout.
 const VOTE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The number of a server, and its vote: the reply, or the error if the server did not reply in time
-/// or rejected the request.
+/// The number of a server, and its vote: the reply, or the error if the server did not reply in
+/// time or rejected the request.
 pub(super) type Vote = (usize, Result<Reply>);
 
 /// The reply of one server.
@@ -124,9 +124,9 @@ async fn data_age(lock: &Lock, request: DataAge) -> Result<Option<Duration>> {
     lock.engine().ask(lock.name(), |store| quorum::data_age(store, request)).await
 }
 
-/// Stores at each new server since when it has had its data: from now on (`Note`), so that its votes
-/// count after a lease, or always (`Trust`). Use `Trust` only if all servers are new. If all servers
-/// lost their data at once, `Trust` permits a second holder: see `docs/guarantees.md`.
+/// Stores at each new server since when it has had its data: from now on (`Note`), so that its
+/// votes count after a lease, or always (`Trust`). Use `Trust` only if all servers are new. If all
+/// servers lost their data at once, `Trust` permits a second holder: see `docs/guarantees.md`.
 pub(super) async fn mark_new(members: &[Lock], votes: &mut [Vote], request: DataAge) {
     let new = votes.iter_mut().filter(|vote| is_new(vote));
     join_all(new.map(|(number, vote)| async move {
