@@ -1,12 +1,12 @@
-//! The quorum lock on five real servers. Tests kill, stop, restart or cut off some of them.
+//! The quorum lock on five real servers. Tests kill, stop or restart some of them.
 
 use std::time::Duration;
 
 use crate::common::{ms, secs};
 use leasehold::{
-    Error, LostReason, QuorumClient, QuorumLock, Release, blocking::QuorumClient as QuorumThreads,
+    Error, QuorumClient, QuorumLock, Release, blocking::QuorumClient as QuorumThreads,
 };
-use testkit::{Proxy, Redis, Sentinels, eventually};
+use testkit::{Redis, Sentinels, eventually};
 use tokio::time::{Instant, sleep};
 
 const TTL: Duration = secs(3);
@@ -32,15 +32,12 @@ impl Five {
         lock(self.servers.iter().map(Redis::url)).await
     }
 
-    /// The number of running servers at which the lock is held.
-    fn held_at(&self) -> i64 {
-        let running = self.servers.iter().filter(|server| server.is_running());
-        running.map(|server| server.command(&["EXISTS", "door"]).number()).sum()
-    }
-
+    /// Waits until the lock is held at this number of running servers.
     fn eventually_held_at(&self, number: i64) {
-        eventually("the expected number of servers hold the lock", secs(10), || {
-            self.held_at() == number
+        eventually("the lock is held at the expected number of servers", secs(10), || {
+            let running = self.servers.iter().filter(|server| server.is_running());
+            let held = running.map(|server| server.command(&["EXISTS", "door"]).number());
+            held.sum::<i64>() == number
         });
     }
 }
@@ -93,23 +90,6 @@ async fn quorum_lock_survives_servers_that_restart_empty_in_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quorum_lock_is_lost_with_three_cut_servers() {
-    let five = Five::start().await;
-    let cuts = [0, 1, 2].map(|server| Proxy::before(five.servers[server].port()));
-    let urls = cuts.iter().map(Proxy::url).chain(five.servers[3..].iter().map(Redis::url));
-    let guard = lock(urls).await.acquire().await.unwrap();
-    let start = Instant::now();
-    cuts.iter().for_each(|cut| cut.black_hole(true));
-    assert_eq!(guard.lost().await, LostReason::Expired);
-    assert!(start.elapsed() < TTL, "{:?}", start.elapsed());
-
-    // Another client reaches all servers, and acquires when the lease has ended.
-    drop(guard);
-    let other = five.lock().await.acquire_within(2 * TTL).await.unwrap();
-    assert!(other.is_held());
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn quorum_connects_to_three_of_five_servers() {
     let five = Five::start().await;
     five.servers[..2].iter().for_each(Redis::stop);
@@ -120,31 +100,25 @@ async fn quorum_connects_to_three_of_five_servers() {
     assert!(matches!(error, Error::Connect { permanent: false, .. }), "{error}");
     let stopped = five.servers[..3].iter().zip(1..).map(|(server, number)| {
         let reason = "no server listens at the address (connection refused)";
-        format!("server {number}, 127.0.0.1:{}: {reason}", server.port())
+        format!("server {number}, 127.0.0.1:{}: {reason}; ", server.port())
     });
-    let stopped = stopped.collect::<Vec<_>>().join("; ");
-    assert_eq!(
-        error.to_string(),
-        format!(
-            "cannot connect to 3 of 5 servers of the quorum: {stopped}; at least 3 servers must \
-             be reachable"
-        )
-    );
+    let text = "cannot connect to 3 of 5 servers of the quorum: ".to_owned();
+    let text = text + &stopped.collect::<String>() + "at least 3 servers must be reachable";
+    assert_eq!(error.to_string(), text);
     assert!(std::error::Error::source(&error).is_some());
     let error = QuorumClient::connect([five.servers[0].url()]).await.unwrap_err();
     let only = format!("cannot connect to 127.0.0.1:{}: no server", five.servers[0].port());
     assert!(error.to_string().starts_with(&only), "{error}");
-    let error = QuorumClient::connect(["redis://127.0.0.1:x"]).await.unwrap_err();
-    assert!(matches!(error, Error::Url(_)), "{error}");
+    for urls in [["redis://127.0.0.1:1"; 2], ["redis://127.0.0.1:1", "redis://127.0.0.1:x"]] {
+        assert!(matches!(QuorumClient::connect(urls).await, Err(Error::Url(_))));
+    }
 }
 
-/// Two of five servers are stopped.
 #[test]
 fn threads_exclude_each_other_by_a_quorum_lock() {
     let five = tokio::runtime::Runtime::new().unwrap().block_on(Five::start());
     let connect = || QuorumThreads::connect(five.servers.iter().map(Redis::url)).unwrap();
     let (one, other) = (connect(), connect());
-    five.servers[..2].iter().for_each(Redis::stop);
     let guard = one.lock("door").unwrap().ttl(TTL).acquire().unwrap();
     assert!(guard.is_held() && one.clients().len() == 5);
     assert!(other.lock("door").unwrap().try_acquire().unwrap().is_none());

@@ -25,7 +25,7 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// The errors of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync).
     ///
     /// # Examples
     ///
@@ -43,7 +43,7 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// Those of the async method.
+    /// The errors of the async method.
     #[doc = thread_example!(quorum: "let quorum = QuorumClient::of(quorum.clients().to_vec())?;")]
     pub fn of(clients: impl IntoIterator<Item = Client>) -> Result<Self> {
         let clients: Vec<Client> = clients.into_iter().collect();
@@ -63,7 +63,7 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// Those of the async method.
+    /// The errors of the async method.
     #[doc = thread_example!(quorum: "assert_eq!(lock.name().as_str(), \"orders:42\");")]
     pub fn lock(&self, name: impl AsRef<str>) -> Result<QuorumLock> {
         let core = Cores::of(self.clients.iter().map(Client::core).cloned());

@@ -1,13 +1,12 @@
 //! The hold of a quorum lock: its guard, its contexts, and its restorer.
 //!
-//! The watchdog of each client renews the hold at its server. The restorer is a task that adds
-//! grants that arrive after the majority. If the hold at a server ends, the restorer requests the
-//! lock there again. So a server that was down, or has restarted without its data, gets the hold
-//! again.
+//! The watchdog of each client renews the grant at its server. The restorer is a task that adds
+//! grants that arrive after the majority. If the grant of a server ends, for example because the
+//! server was down or has lost its data, the restorer requests the lock there again.
 //!
 //! If a server kept its data but not the grant, a client may have released the grant by force. So
 //! the restorer first waits for one *ttl*. By then, a forced release at the other servers has ended
-//! the hold. If the hold still has a majority, no other client holds the lock.
+//! the hold.
 
 use std::{future::ready, slice, sync::Arc, time::Duration};
 
@@ -22,7 +21,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::vote::{Majority, PendingVote, Vote, ask, has_kept_its_data, majority, mark_new};
+use super::vote::{Majority, PendingVote, ask, has_kept_its_data, majority, mark_new};
 use crate::{
     domain::{LostReason, Mutex, Name, spread},
     engine::timing::NEXT_TICK,
@@ -34,8 +33,8 @@ use crate::{
     store::quorum::DataAge,
 };
 
-/// If a server has not granted the lock, the restorer asks it again after about this pause. The
-/// jitter prevents that another client always has the lock there at that moment.
+/// If a server has not granted the lock, the restorer requests it there again after about this
+/// pause. The pause is random, so that another client does not always have the lock at that moment.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The guard of a [`QuorumLock`](super::QuorumLock). Dropping it releases the lock at all servers,
@@ -52,21 +51,22 @@ pub struct QuorumGuard {
 
 impl QuorumGuard {
     /// Returns the guard of a lock that a majority granted by `votes`, and starts its restorer. The
-    /// restorer also awaits the `late` votes. It ends with the hold, and then releases what is left.
-    pub(super) fn new(members: &Arc<[Lock]>, (votes, late): Majority) -> Self {
-        let grants = Mutex::new(members.iter().map(|_| None).collect());
-        let over = watch::Sender::new(None);
-        let hold = Arc::new(QuorumHold { members: Arc::clone(members), grants, over });
-        let voted: Vec<_> = votes.into_iter().map(|vote| hold.add(vote)).collect();
+    /// restorer also awaits the `late` votes. When the hold ends, the restorer drops all grants.
+    pub(super) fn new(members: &Arc<[Lock]>, (mut votes, late): Majority) -> Self {
+        let mut grants: Vec<_> = members.iter().map(|_| None).collect();
+        for (number, vote) in &mut votes {
+            grants[*number] = vote.as_mut().ok().and_then(|reply| reply.grant.take());
+        }
+        let (members, grants) = (Arc::clone(members), Mutex::new(grants));
+        let hold = Arc::new(QuorumHold { members, grants, over: watch::Sender::new(None) });
         let (restored, mut over) = (Arc::clone(&hold), hold.over.subscribe());
         tokio::spawn(async move {
-            let late = late.into_iter().map(|vote| restored.keep(restored.voted(vote)).boxed());
-            let voted = voted.into_iter().map(|number| restored.keep(ready(number)).boxed());
+            let votes = votes.into_iter().map(|vote| ready(vote).boxed()).chain(late);
             tokio::select! {
                 // The hold may have ended before this task was polled for the first time.
                 biased;
                 _ = over.wait_for(Option::is_some) => {}
-                _ = join_all(voted.chain(late)) => {}
+                _ = join_all(votes.map(|vote| restored.keep(vote))) => {}
             }
             drop(restored.close(LostReason::Released));
         });
@@ -110,7 +110,7 @@ impl QuorumGuard {
     pub async fn release(self) -> Result<Release> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (hold, name) = (&self.context.hold, self.name().clone());
-        let (need, over) = (hold.need(), hold.time_left().err());
+        let (need, over) = (majority(hold.members.len()), hold.time_left().err());
         let grants = hold.close(LostReason::Released).into_iter();
         let mut releasing: FuturesUnordered<_> = grants.map(LockGuard::release).collect();
         let (mut released, mut reasons, mut errors) = (0, vec![], vec![]);
@@ -134,8 +134,8 @@ impl QuorumGuard {
         Ok(Release::NotHeld { name, reason, holder: None })
     }
 
-    /// Releases the lock after work that completed. If the hold was lost before, returns the
-    /// reason.
+    /// Releases the lock after its work has completed. If the hold was lost before, returns its
+    /// name and the reason.
     pub(crate) async fn release_after_run(self) -> Option<Loss> {
         let waits = self.context.hold.members.iter().map(|it| it.engine().limits.release_after_run);
         let (limit, name) = (waits.max().unwrap_or_default(), self.name().clone());
@@ -153,8 +153,10 @@ impl Drop for QuorumGuard {
     }
 }
 
-/// The context of work that runs under the lock. It can check the hold, but cannot release it. If
-/// the guard is released, a context that still exists does not keep the lock held.
+/// A view of the hold, for work that runs under a [`QuorumLock`](super::QuorumLock).
+///
+/// A `QuorumContext` cannot release the lock, and the lock may be released while a `QuorumContext`
+/// exists.
 #[doc = example!(quorum:
     "lock.run(async |held| {",
     "    held.check()?; // before each side effect",
@@ -179,17 +181,13 @@ impl QuorumContext {
 #[derive(Debug)]
 struct QuorumHold {
     members: Arc<[Lock]>,
-    /// The grants by server. When the hold is over, no grant may be added.
+    /// The grant of each server. When the hold is over, no grant may be added.
     grants: Mutex<Vec<Option<LockGuard>>>,
+    /// Why the hold is over. Once this is set, it never changes.
     over: watch::Sender<Option<LostReason>>,
 }
 
 impl QuorumHold {
-    /// Returns how many servers are a majority.
-    fn need(&self) -> usize {
-        majority(self.members.len())
-    }
-
     /// Waits until the hold has ended. The runtime of the restorer may have been shut down, so a
     /// timer also ends the wait when the leases end. Without a runtime, there is no timer.
     fn named_loss(self: &Arc<Self>) -> impl Future<Output = Loss> + Send + use<> {
@@ -211,17 +209,19 @@ impl QuorumHold {
     }
 
     /// Returns how long a majority of the grants lasts without another renewal, or why the hold has
-    /// ended.
+    /// ended. If the grants are no longer a majority, ends the hold.
     fn time_left(&self) -> Result<Duration, Loss> {
+        self.time_left_by(&self.grants.lock())
+    }
+
+    fn time_left_by(&self, grants: &[Option<LockGuard>]) -> Result<Duration, Loss> {
         let loss = |reason| (self.members[0].name().clone(), reason);
         if let Some(reason) = *self.over.borrow() {
             return Err(loss(reason));
         }
-        let grants = self.grants.lock();
         let mut left: Vec<_> = grants.iter().flatten().filter_map(LockGuard::remaining).collect();
         left.sort_unstable();
-        // The end is final, even if a server grants the lock once more.
-        left.len().checked_sub(self.need()).map(|at| left[at]).ok_or_else(|| {
+        left.len().checked_sub(majority(self.members.len())).map(|at| left[at]).ok_or_else(|| {
             let lost = grants.iter().flatten().find_map(|it| it.watch().remaining().err());
             let reason = lost.unwrap_or(LostReason::Expired);
             self.end(reason);
@@ -229,33 +229,11 @@ impl QuorumHold {
         })
     }
 
-    /// Adds the grant of a vote, if it has one. If the hold has ended, drops the grant. Returns the
-    /// number of the server.
-    fn add(&self, (number, vote): Vote) -> usize {
-        let mut grants = self.grants.lock();
-        if self.over.borrow().is_none() {
-            grants[number] = vote.ok().and_then(|reply| reply.grant);
-        }
-        number
-    }
-
-    /// Removes the grant of a server, which has ended for this reason. If the remaining grants are
-    /// no majority, ends the hold. Returns whether the hold remains.
-    fn remove(&self, number: usize, reason: LostReason) -> bool {
-        let ended = self.grants.lock()[number].take();
-        let held = self.grants.lock().iter().flatten().filter(|grant| grant.is_held()).count();
-        if held < self.need() {
-            self.end(reason);
-        }
-        drop(ended);
-        self.over.borrow().is_none()
-    }
-
     /// Ends the hold, and returns its grants in reverse order: the grant of the first server comes
     /// last.
     ///
-    /// Waiters wait at the first server at which the lock is held, so the first server should
-    /// release last. When it wakes a waiter, the lock is already free at the other servers.
+    /// Waiters wait at the first server at which the lock is held, so that server releases last.
+    /// When its release wakes a waiter, the lock is already free at the other servers.
     fn close(&self, reason: LostReason) -> Vec<LockGuard> {
         let mut grants = self.grants.lock();
         self.end(reason);
@@ -266,40 +244,45 @@ impl QuorumHold {
         self.over.send_if_modified(|over| over.is_none() && over.replace(reason).is_none());
     }
 
-    /// Adds the vote of a server. If the server is new, notes that its data begins now. Such a
-    /// server has lost its data, because a majority of the servers still have theirs.
-    async fn voted(&self, asking: PendingVote) -> usize {
-        let mut vote = asking.await;
-        mark_new(&self.members, slice::from_mut(&mut vote), DataAge::Note).await;
-        self.add(vote)
-    }
-
-    /// Requests the lock at a server whenever it has no grant of the server, which has `voted`.
-    async fn keep(&self, voted: impl Future<Output = usize>) {
-        let number = voted.await;
-        let lock = &self.members[number];
-        let (ttl, is_renewed) = lock.terms();
+    /// Adds the grant of the vote, if it has one. If the hold has no grant of the server, requests
+    /// the lock there again. A hold with a fixed lease is neither renewed nor requested again.
+    ///
+    /// If the server is new, it has lost its data, because a majority of the servers still have
+    /// theirs. So the client notes that the data of this server begins now.
+    async fn keep(&self, mut asking: PendingVote) {
         loop {
-            let granted = Instant::now();
-            let lost = self.grants.lock()[number].as_ref().map(LockGuard::lost);
+            let mut vote = asking.await;
+            mark_new(&self.members, slice::from_mut(&mut vote), DataAge::Note).await;
+            let (number, vote) = vote;
+            let (lock, granted) = (&self.members[number], Instant::now());
+            let ((ttl, is_renewed), grant) = (lock.terms(), vote.ok().and_then(|it| it.grant));
+            let lost = {
+                let mut grants = self.grants.lock();
+                // If the majority ended before this grant, another client may have held the lock.
+                if grant.is_some() && self.time_left_by(&grants).is_ok() {
+                    grants[number] = grant;
+                }
+                grants[number].as_ref().map(LockGuard::lost)
+            };
             let pause = match lost {
                 None => spread(RETRY_PAUSE.min(ttl / 3)),
                 Some(lost) => {
                     let reason = lost.await;
-                    if !self.remove(number, reason) {
+                    if self.time_left().is_err() {
                         return;
                     }
+                    let ended = self.grants.lock()[number].take();
+                    drop(ended);
                     let may_be_forced = is_renewed && reason == LostReason::NotOwned;
                     let is_forced = may_be_forced && has_kept_its_data(lock, granted).await;
                     if is_forced { ttl } else { Duration::ZERO }
                 }
             };
             if !is_renewed {
-                // A hold with a fixed lease is neither renewed nor requested again.
                 return;
             }
             sleep(pause).await;
-            self.voted(ask(&self.members, number, None)).await;
+            asking = ask(&self.members, number, None);
         }
     }
 }
@@ -313,8 +296,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn restorer_ends_with_its_hold() {
         let tasks = || Handle::current().metrics().num_alive_tasks();
-        let servers = [(); 3].map(|()| MemoryStore::new());
-        let quorum = QuorumClient::of(servers.each_ref().map(Client::with_store)).unwrap();
+        let quorum = QuorumClient::of([(); 3].map(|()| Client::in_memory())).unwrap();
         let renewed = quorum.lock("door").unwrap();
         for lock in [renewed.clone(), renewed.lease(Duration::from_secs(60))] {
             drop(lock.acquire().await.unwrap());
@@ -325,6 +307,25 @@ mod tests {
             sleep(Duration::from_secs(10)).await;
             assert_eq!((granted(), tasks()), (after, before));
         }
+    }
+
+    /// Once, a grant that arrived after the majority had ended continued the hold. Another client
+    /// could have held the lock in between, if the process had been paused.
+    #[tokio::test(start_paused = true)]
+    async fn late_grant_does_not_continue_an_ended_hold() {
+        let lock =
+            |seconds| Client::in_memory().lock("door").unwrap().lease(Duration::from_secs(seconds));
+        let members: Arc<[Lock]> = [9, 1, 9].map(lock).into();
+        let mut grants = vec![None];
+        for member in &members[1..] {
+            grants.push(member.try_acquire().await.unwrap());
+        }
+        let (grants, over) = (Mutex::new(grants), watch::Sender::new(None));
+        let hold = QuorumHold { members, grants, over };
+        sleep(Duration::from_secs(1)).await;
+        let start = Instant::now();
+        hold.keep(ask(&hold.members, 0, None)).await;
+        assert!(start.elapsed() < Duration::from_secs(1), "the grant was not added");
     }
 
     /// The first two of three servers stop, so the holder renews its hold only at the third one.

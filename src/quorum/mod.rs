@@ -1,10 +1,10 @@
 //! The quorum lock: a lock that a majority of independent servers grants, as in Redlock.
 //!
-//! Each member is a [`Lock`] at one server. Each server has its own client, with a watchdog and
-//! waiters. The quorum lock adds one key to each server: since when the server has had its data.
+//! Each member is a [`Lock`] at one server, with a client of its own. The quorum lock adds one key
+//! to each server: since when the server has had its data.
 //!
-//! Start with `QuorumLock::wait` in this file, which repeats votes. `vote.rs` counts the grants of
-//! one vote. `hold.rs` requests lost grants again.
+//! Start with `QuorumLock::wait` in this file, which repeats `take_vote` of `vote.rs` until a
+//! majority grants the lock. `hold.rs` requests lost grants again.
 
 mod hold;
 mod vote;
@@ -27,8 +27,8 @@ use crate::{
     primitives::{Lock, example, group_run, like, settings::checked_timeout},
 };
 
-/// How long a waiter waits at one server before the next vote. The lock may stay held at this
-/// server, but be free at a majority of the others.
+/// How long a waiter waits at one server before it requests the lock at all servers again. The lock
+/// may stay held at this server, but be free at a majority of the servers.
 const WAIT_AT_ONE_SERVER: Duration = Duration::from_secs(2);
 
 /// A client of several independent servers. A majority of them must grant a lock (Redlock).
@@ -80,9 +80,7 @@ impl QuorumClient {
     /// ```
     pub async fn connect(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
         let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
-        if urls.iter().collect::<BTreeSet<_>>().len() < urls.len() {
-            return Err(twice());
-        }
+        check_distinct(&urls)?;
         let lazy = urls.iter().map(|url| Client::connect_lazy(url));
         let mut clients = lazy.collect::<Result<Vec<_>>>()?;
         let numbered = urls.iter().enumerate();
@@ -116,15 +114,13 @@ impl QuorumClient {
     #[doc = example!(quorum:
         "use leasehold::{Client, QuorumClient};",
         "let quorum = QuorumClient::of([(); 3].map(|()| Client::in_memory()))?;",
+        "let one = Client::in_memory();",
+        "assert!(QuorumClient::of([one.clone(), one]).is_err());",
         "assert!(QuorumClient::of([]).is_err());")]
     pub fn of(clients: impl IntoIterator<Item = Client>) -> Result<Self> {
         let clients: Vec<_> = clients.into_iter().collect();
-        let ids: BTreeSet<_> = clients.iter().map(Client::id).collect();
-        match clients.len() {
-            0 => Err(none()),
-            all if all > ids.len() => Err(twice()),
-            _ => Ok(Self { clients }),
-        }
+        check_distinct(clients.iter().map(Client::id))?;
+        Ok(Self { clients })
     }
 
     /// Returns the client of each server, for example for a health check or a shutdown.
@@ -146,12 +142,11 @@ impl QuorumClient {
     }
 }
 
-/// Returns the error for a quorum of `all` servers if too many of them `failed`, each with its
-/// number. The error names each of these servers. For a quorum of one server, it is the error of
-/// this server.
+/// Returns the error for a quorum of `all` servers if too many of them `failed`. The error names
+/// each failed server. For a quorum of one server, returns the error of this server.
 fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
-    if all <= 1 {
-        return failed.pop().map_or_else(none, |(_, error)| error);
+    if all == 1 {
+        return failed.swap_remove(0).1;
     }
     failed.sort_by_key(|(number, _)| *number);
     let (mut reasons, mut first) = (String::new(), None);
@@ -169,12 +164,17 @@ fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
     }
 }
 
-fn none() -> Error {
-    Error::Url("the list of servers is empty; list three or five servers".into())
-}
-
-fn twice() -> Error {
-    Error::Url("a server is listed twice; list each server of the quorum once".into())
+/// Returns an error if there are no servers, or if one of them occurs twice.
+fn check_distinct(servers: impl IntoIterator<Item = impl Ord>) -> Result<()> {
+    let mut known = BTreeSet::new();
+    if !servers.into_iter().all(|server| known.insert(server)) {
+        let twice = "a server is listed twice; list each server of the quorum once";
+        return Err(Error::Url(twice.into()));
+    }
+    match known.is_empty() {
+        true => Err(Error::Url("the list of servers is empty; list three or five servers".into())),
+        false => Ok(()),
+    }
 }
 
 /// A lock that a majority of independent servers grants: see [`QuorumClient`].
@@ -189,11 +189,11 @@ impl QuorumLock {
         Self { members: self.members.iter().cloned().map(set).collect() }
     }
 
-    /// Sets how long a hold lasts after its holder died: see [`Lock::ttl`].
+    /// Sets how long a hold lasts after its holder died: see [`Lock::ttl`]. All clients of a name
+    /// must use the same ttl.
     ///
-    /// If a server has lost its data, its vote counts only after this time. So all clients of a
-    /// name must use the same ttl. If all servers are new, but one of them is down, the first
-    /// acquisition waits for this time.
+    /// If a server has lost its data, its vote counts only after this time. If all servers are new,
+    /// but one of them is down, the first acquisition waits for this time.
     #[doc = example!(quorum: "let lock = lock.ttl(Duration::from_secs(10));")]
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
@@ -274,8 +274,8 @@ impl QuorumLock {
         "If the lock is lost, the future of the work is dropped at its current await."
     );
 
-    /// Repeats votes until a majority grants the lock. After each lost vote, `failure` has its
-    /// reason.
+    /// Repeats votes until a majority grants the lock. After each vote without a majority, stores
+    /// the reason in `failure`.
     async fn wait(&self, failure: &mut VoteFailure) -> Result<QuorumGuard> {
         let (mut backoff, mut granted) = (Backoff::default(), None);
         loop {
@@ -286,8 +286,7 @@ impl QuorumLock {
                 }
                 Err(lost) => *failure = lost,
             }
-            // Without a pause, two callers would vote at the same time again, and divide the
-            // servers again.
+            // Without this pause, two callers would divide the servers between them repeatedly.
             if failure.divided || failure.busy_at.is_none() {
                 sleep(backoff.next(BACKOFF)).await;
             }
@@ -300,11 +299,11 @@ impl QuorumLock {
         }
     }
 
-    /// Releases the lock at each server that replies, no matter which owner holds it. Returns at
-    /// how many servers it was held.
+    /// Releases the lock at each server that replies, no matter which owner holds the lock. Returns
+    /// at how many servers it was held.
     ///
-    /// The holder notices the release at each server by its next renewal there. The holder reports
-    /// the loss when it has lost a majority. Another client may acquire the lock before that.
+    /// The holder notices the release at each server by its next renewal there, and reports the
+    /// loss when it has lost a majority. Another client may acquire the lock before that.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! One vote: the client requests the lock at all servers at the same time. The client has the lock
-//! when a majority has granted it.
+//! One attempt to acquire a quorum lock: the client requests the lock at all servers at the same
+//! time, and has the lock when a majority has granted it.
 
 use std::{pin::Pin, time::Duration};
 
@@ -19,11 +19,11 @@ use crate::{
     store::quorum::{self, DataAge},
 };
 
-/// Timeout for the reply of one server. It is shorter than the command timeout. Otherwise one
-/// server that is down would delay the vote for the whole command timeout.
+/// The timeout of the requests to one server. This timeout is shorter than the command timeout, so
+/// that one server that is down delays nobody for the whole command timeout.
 const VOTE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The vote of the server with this number: its reply, or the error if the server did not reply in
+/// The number of a server, and its vote: the reply, or the error if the server did not reply in
 /// time or rejected the request.
 pub(super) type Vote = (usize, Result<Reply>);
 
@@ -32,16 +32,15 @@ pub(super) type Vote = (usize, Result<Reply>);
 pub(super) struct Reply {
     /// The grant. `None` if another owner holds the lock at the server.
     pub(super) grant: Option<LockGuard>,
-    /// For how long the server has had its data. `None` if it does not have the key with this time.
-    /// So the server is new, or has lost all of its data.
+    /// For how long the server has had its data. `None` if the server does not know this time,
+    /// because the server is new or has lost its data.
     data_age: Option<Duration>,
     lease: Duration,
 }
 
 impl Reply {
-    /// Returns whether the vote must not count yet: the server is new, or has had its data for less
-    /// than a lease. Such a server may have lost the grant of another holder, who still relies on
-    /// it.
+    /// Returns whether the server is new, or has had its data for less than a lease. The server may
+    /// have lost the grant of a holder that still relies on this grant. So the vote must not count.
     fn is_young(&self) -> bool {
         self.data_age.is_none_or(|time| time < self.lease)
     }
@@ -51,22 +50,21 @@ impl Reply {
     }
 }
 
-/// A future that returns the vote of a server.
 pub(super) type PendingVote = Pin<Box<dyn Future<Output = Vote> + Send>>;
 
 /// The votes so far, a majority of which granted the lock, and the votes that are still missing.
 pub(super) type Majority = (Vec<Vote>, FuturesUnordered<PendingVote>);
 
-/// Why no majority granted the lock. All grants are released.
+/// Why no majority granted the lock.
 #[derive(Debug, Default)]
 pub(super) struct VoteFailure {
     /// The first server at which another owner holds the lock.
     pub(super) busy_at: Option<usize>,
-    /// Whether at least one server granted the lock. If so, several callers may have divided the
-    /// servers between them.
+    /// Whether a server granted the lock. Then several callers may have divided the servers between
+    /// them.
     pub(super) divided: bool,
-    /// The error for a caller that waits no longer, if too few servers voted. If the error is
-    /// permanent, no majority is possible without the servers that will also reject a retry.
+    /// The error for the caller, if too few servers can vote. The error is permanent if so many
+    /// servers will reject each retry that the others are no majority.
     pub(super) error: Option<Error>,
 }
 
@@ -81,8 +79,8 @@ pub(super) fn majority(members: usize) -> usize {
     members / 2 + 1
 }
 
-/// Returns the vote of the server `number`. If the server granted the lock before, `granted` is
-/// that grant, and the lock is not requested again.
+/// Returns the vote of the server `number`. If this client already has the lock there, `granted` is
+/// that grant, and the client does not request the lock again.
 pub(super) fn ask(members: &[Lock], number: usize, granted: Option<LockGuard>) -> PendingVote {
     static REJECTED: LogThrottle = LogThrottle::new();
     let lock = members[number].clone();
@@ -104,7 +102,7 @@ pub(super) fn ask(members: &[Lock], number: usize, granted: Option<LockGuard>) -
 
 /// Acquires the lock at one server, and then asks for how long the server has had its data.
 ///
-/// The order matters. If the server restarts between the two requests, it has lost the grant. The
+/// If the server restarts without its data between the two requests, it has lost the grant. The
 /// second request then finds a new server, so the vote does not count.
 async fn vote(lock: &Lock, granted: Option<LockGuard>) -> Result<Reply> {
     let grant = match granted {
@@ -114,8 +112,8 @@ async fn vote(lock: &Lock, granted: Option<LockGuard>) -> Result<Reply> {
     Ok(Reply { grant, data_age: data_age(lock, DataAge::Read).await?, lease: lock.terms().0 })
 }
 
-/// Returns whether the server has had its data since the moment `granted`. If it does not reply in
-/// time, this is assumed.
+/// Returns whether the server has had its data since the moment `granted`. Returns `true` if the
+/// server does not reply in time.
 pub(super) async fn has_kept_its_data(lock: &Lock, granted: Instant) -> bool {
     let age = timeout(VOTE_TIMEOUT, data_age(lock, DataAge::Read)).await;
     let Ok(Ok(age)) = age else { return true };
@@ -126,21 +124,22 @@ async fn data_age(lock: &Lock, request: DataAge) -> Result<Option<Duration>> {
     lock.engine().ask(lock.name(), |store| quorum::data_age(store, request)).await
 }
 
-/// Writes to each new server that it has data from now on (`Note`), so that its votes count after a
-/// lease, or that it always had its data (`Trust`). `Trust` is only valid if all servers are new.
-/// If all servers lost their data at once, `Trust` is wrong: see `docs/guarantees.md`.
+/// Stores at each new server since when it has had its data: from now on (`Note`), so that its
+/// votes count after a lease, or always (`Trust`). Use `Trust` only if all servers are new. If all
+/// servers lost their data at once, `Trust` permits a second holder: see `docs/guarantees.md`.
 pub(super) async fn mark_new(members: &[Lock], votes: &mut [Vote], request: DataAge) {
     let new = votes.iter_mut().filter(|vote| is_new(vote));
     join_all(new.map(|(number, vote)| async move {
         let age = timeout(VOTE_TIMEOUT, data_age(&members[*number], request)).await;
-        // If the request fails, the server is also new in the next vote.
+        // If the request fails, the next vote repeats it, because the server is still new.
         let (Ok(Ok(age)), Ok(reply)) = (age, vote) else { return };
-        // The grant may be older than this age, if another client has noted the age.
-        match request {
-            DataAge::Note => tracing::warn!(target: "leasehold",
+        reply.data_age = age;
+        if let DataAge::Note = request {
+            // Another client may have noted an earlier time, but after the server lost the grant.
+            reply.data_age = Some(Duration::ZERO);
+            tracing::warn!(target: "leasehold",
                 lock = %members[*number].name(), server = *number + 1,
-                "server of a quorum is new or lost its data: its vote counts after one lease"),
-            _ => reply.data_age = age,
+                "server of a quorum is new or lost its data: its vote counts after one lease");
         }
     }))
     .await;
@@ -162,8 +161,8 @@ pub(super) async fn take_vote(
     {
         votes.push(vote);
     }
-    // If all servers are new, they were probably just set up. If only a majority were new, it could
-    // have lost its data.
+    // If all servers are new, they were probably just set up. If not all of them are new, the new
+    // ones may have lost their data.
     if late.is_empty() && votes.iter().all(is_new) {
         mark_new(members, &mut votes, DataAge::Trust).await;
     }
@@ -174,8 +173,8 @@ pub(super) async fn take_vote(
     }
 }
 
-/// Returns whether the `late` missing votes can still lead to a majority or to new servers only, or
-/// decide whether too few servers have a vote.
+/// Returns whether the result or its reason still depends on the `late` missing votes: a majority
+/// may grant the lock, all servers may be new, or too few servers may have a vote.
 fn is_open(votes: &[Vote], late: usize, need: usize) -> bool {
     let count = count(votes);
     let able = votes.iter().filter(|(_, it)| it.as_ref().is_ok_and(|it| !it.is_young())).count();
@@ -191,7 +190,7 @@ fn is_new((_, vote): &Vote) -> bool {
     vote.as_ref().is_ok_and(|reply| reply.data_age.is_none())
 }
 
-/// Returns why no majority of the servers granted the lock. Releases the grants.
+/// Returns why no majority of the servers granted the lock, and drops the grants.
 fn failure_of(mut votes: Vec<Vote>, members: &[Lock]) -> VoteFailure {
     votes.sort_by_key(|(number, _)| *number);
     let (servers, need) = (members.len(), majority(members.len()));

@@ -22,7 +22,7 @@ use crate::job::Job;
 use holding::Waiters;
 use libraries::{
     Beside, Candidate, Fair, Fenced, Leasehold, Library, Local, Messages, Multi, OfLimiter, OfMap,
-    OfPermits, OfQueue, OfSemaphore, OfSet, Only, Quorum, RLock, Raw, RawWait, Reading, Replicated,
+    OfPermits, OfQueue, OfSemaphore, OfSet, Only, RLock, Raw, RawWait, Reading, Replicated,
     RsLock,
 };
 
@@ -55,7 +55,7 @@ pub fn main(weigh: Weigh) -> ExitCode {
         "leasehold-multi" => serve::<Only<Multi>>(&runtime, url, weigh),
         "leasehold-permits" => serve::<Only<OfPermits>>(&runtime, url, weigh),
         "leasehold-queue" => serve::<Only<OfQueue>>(&runtime, url, weigh),
-        "leasehold-quorum" => serve::<Quorum>(&runtime, url, weigh),
+        "leasehold-quorum" => serve::<leasehold::QuorumClient>(&runtime, url, weigh),
         "leasehold-read" => serve::<Only<Reading>>(&runtime, url, weigh),
         "leasehold-replicated" => serve::<Only<Replicated>>(&runtime, url, weigh),
         "leasehold-semaphore" => serve::<Only<OfSemaphore>>(&runtime, url, weigh),

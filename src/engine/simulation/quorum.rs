@@ -22,19 +22,19 @@ fn millis(range: Range<u64>) -> Duration {
     Duration::from_millis(fastrand::u64(range))
 }
 
-/// The tasks that rely on a hold, and the contexts of these holds.
+/// The tasks that rely on a hold, each with the context of its hold.
 type Holders = Mutex<Vec<(String, QuorumContext)>>;
 
 fn check_none(holders: &Holders, when: &str) {
     let mut holders = holders.lock();
-    // `is_held` of a released hold returns `false`, so this line removes the entry of the hold.
+    // Removes the entries of released holds, too.
     holders.retain(|(_, held)| held.is_held());
     let tasks: Vec<_> = holders.iter().map(|(task, _)| task).collect();
-    assert!(tasks.is_empty(), "{when}, tasks {tasks:?} hold it");
+    assert!(tasks.is_empty(), "{when}, tasks {tasks:?} hold the lock");
 }
 
-/// Acquires the lock again and again. Each time, checks that no other task relies on a hold, and
-/// releases the lock. Returns the number of holds.
+/// Acquires and releases the lock again and again. During each hold, checks that no other task
+/// relies on a hold. Returns the number of holds.
 async fn contend(task: String, lock: QuorumLock, holders: Arc<Holders>, trace: Arc<Trace>) -> u32 {
     let (until, mut holds) = (Instant::now() + RUN_TIME, 0);
     while Instant::now() < until {
@@ -55,9 +55,9 @@ async fn contend(task: String, lock: QuorumLock, holders: Arc<Holders>, trace: A
     holds
 }
 
-/// Causes one fault after the other. Either one to three servers stop. Or one server loses its data,
-/// and in half of these cases two others reject every request until then. If three servers stop for
-/// a *ttl*, checks that no task relies on a hold.
+/// Causes one fault after the other. Either one to three servers stop, or one server loses its
+/// data. In half of the latter cases, two other servers reject every request before. If three
+/// servers stop for a *ttl*, checks that no task relies on a hold.
 async fn trouble(servers: &[MemoryStore], holders: &Holders, trace: &Trace) {
     let until = Instant::now() + RUN_TIME;
     while Instant::now() < until {
@@ -69,12 +69,9 @@ async fn trouble(servers: &[MemoryStore], holders: &Holders, trace: &Trace) {
         let down = &numbers[1..=number];
         let pause = if number == 0 { Duration::ZERO } else { millis(100..25_000) };
         trace.log(|| format!("servers {down:?} fail for {pause:?}; stopped: {stops}"));
-        for server in down.iter().map(|number| &servers[*number]) {
-            match stops {
-                true => server.stall(),
-                false => server.fail("LOADING not yet"),
-            }
-        }
+        let fail = |server: &MemoryStore| server.fail("LOADING not yet");
+        let fault = if stops { MemoryStore::stall } else { fail };
+        down.iter().for_each(|number| fault(&servers[*number]));
         sleep(pause).await;
         if number == 3 && pause >= TTL {
             check_none(holders, "without a majority");
@@ -83,11 +80,8 @@ async fn trouble(servers: &[MemoryStore], holders: &Holders, trace: &Trace) {
             trace.log(|| format!("server {} loses its data", numbers[0]));
             servers[numbers[0]].lose_everything();
         }
-        trace.log(|| "all servers work".into());
-        for number in down {
-            servers[*number].heal();
-            servers[*number].resume();
-        }
+        servers.iter().for_each(MemoryStore::heal);
+        servers.iter().for_each(MemoryStore::resume);
         if !stops {
             // After this pause, no client relies on a hold that this server has lost. So at most
             // one server at a time lacks such holds.
@@ -96,7 +90,6 @@ async fn trouble(servers: &[MemoryStore], holders: &Holders, trace: &Trace) {
     }
 }
 
-/// Runs the simulation of `seed`.
 pub(super) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
     fastrand::seed(seed);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -122,14 +115,12 @@ async fn live(trace: &Arc<Trace>) -> Result<(), String> {
     if tasks.join_all().await.into_iter().sum::<u32>() == 0 {
         return Err("no task ever held the lock".into());
     }
-    // A stalled server executes its requests late, so it may grant one whose caller has given up.
-    // The client must release this grant, too.
+    // A stalled server may grant a request late, after its caller has stopped waiting. The client
+    // must release this grant, too.
     sleep(6 * TTL).await;
     for server in &servers {
         let lock = Client::with_store(server).lock("door").unwrap();
-        if let Some(left) = lock.holder().await.unwrap() {
-            return Err(format!("left behind: {left:?}"));
-        }
+        assert_eq!(lock.holder().await.unwrap(), None, "left behind");
     }
     Ok(())
 }

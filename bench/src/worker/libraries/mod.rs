@@ -21,7 +21,6 @@ pub(crate) use self::{
         Candidate, Fair, Fenced, Multi, OfLimiter, OfMap, OfPermits, OfQueue, OfSemaphore, OfSet,
         Only, Reading,
     },
-    quorum::Quorum,
     raw::Raw,
     replicated::{Beside, RawWait, Replicated},
     rlock::RLock,

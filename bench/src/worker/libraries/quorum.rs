@@ -4,18 +4,15 @@ use leasehold::{QuorumClient, QuorumGuard};
 
 use super::{Library, Outcome};
 
-#[derive(Clone, Debug)]
-pub(crate) struct Quorum(QuorumClient);
-
-impl Library for Quorum {
+impl Library for QuorumClient {
     type Held = QuorumGuard;
 
     async fn connect(url: &str) -> Outcome<Self> {
-        Ok(Self(QuorumClient::connect(url.split(',')).await?))
+        Ok(Self::connect(url.split(',')).await?)
     }
 
     async fn acquire(&self, name: &str) -> Outcome<QuorumGuard> {
-        Ok(self.0.lock(name)?.acquire().await?)
+        Ok(self.lock(name)?.acquire().await?)
     }
 
     async fn release(&self, held: QuorumGuard) -> Outcome<()> {

@@ -220,6 +220,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Unit("quorum::hold::tests::late_grant_does_not_continue_an_ended_hold"),
+        Defect {
+            says: "a grant continues a quorum hold that had lost its majority before",
+            edits: &[Edit {
+                file: "src/quorum/hold.rs",
+                from: "grant.is_some() && self.time_left_by(&grants).is_ok()",
+                to: "grant.is_some() && self.over.borrow().is_none()",
+            }],
+        },
+    ),
+    (
         Finder::Unit("quorum::hold::tests::remaining_time_is_that_of_a_majority"),
         Defect {
             says: "the longest grant of a quorum counts, not that of the majority",

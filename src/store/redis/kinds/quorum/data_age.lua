@@ -1,6 +1,6 @@
 -- quorum/data_age: returns for how long a server of a quorum has had data.
 --
--- If a server restarts without its data, it also lacks the key in which the time is stored.
+-- If a server restarts without its data, it also loses the key with this time.
 --
 --   KEYS[1]  since  string without a TTL: millisecond since which the server has had its data;
 --                   0 means always
