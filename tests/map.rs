@@ -43,7 +43,7 @@ async fn error_names_the_codec_of_the_writer() {
     assert!(shown.starts_with("cannot convert a value of `data` with codec Text: "), "{shown}");
     assert!(shown.ends_with("; the bytes look like Kryo5Text, so use that codec"), "{shown}");
     assert!(!error.is_transient() && !error.is_busy());
-    // An entry that cannot be read does not end the stream.
+    // After an entry that the codec cannot read, the stream continues.
     text.insert("43", &8).await.unwrap();
     let mut stream = text.stream();
     assert!(matches!(stream.next().await, Err(Error::Codec { .. })));
@@ -59,21 +59,26 @@ async fn error_names_the_codec_of_the_writer() {
     assert!(unwritable.ends_with("pass another value or use another codec"), "{unwritable}");
 }
 
+/// The values of one request, and the entries of one page, are too long for one reply.
 #[tokio::test(start_paused = true)]
-async fn stream_returns_each_entry() {
-    let client = Client::in_memory();
-    let numbers = client.map::<u32, u32>("numbers").unwrap();
-    let all: Vec<_> = (0..300).map(|n| (n, n * n)).collect();
-    numbers.insert_many(&all).await.unwrap();
-    assert_eq!(numbers.len().await.unwrap(), 300);
-    let (mut stream, mut read) = (numbers.stream(), vec![]);
+async fn many_long_entries_are_read_by_several_requests() {
+    let texts = Client::in_memory().map::<u32, String>("texts").unwrap();
+    let all: Vec<_> = (0..300).map(|key| (key, key.to_string().repeat(10_000))).collect();
+    texts.insert_many(&all).await.unwrap();
+    assert_eq!(texts.len().await.unwrap(), 300);
+    let read = texts.get_many(&Vec::from_iter(0..300)).await.unwrap();
+    assert!(read.iter().flatten().eq(all.iter().map(|(_, text)| text)));
+    let (mut stream, mut read) = (texts.stream(), vec![]);
     while let Some(entry) = stream.next().await.unwrap() {
-        read.push(entry);
         // A removal during the iteration makes the stream skip no other entry.
-        numbers.remove(&entry.0).await.unwrap();
+        texts.remove(&entry.0).await.unwrap();
+        read.push(entry);
     }
-    assert_eq!(read, all);
+    assert!(read == all, "the stream returned {} entries", read.len());
     assert_eq!(stream.next().await.unwrap(), None);
+    let huge = texts.insert(&7, &"x".repeat(100_001)).await.unwrap_err();
+    assert!(matches!(huge, Error::ValueTooLong { most: 100_000, .. }), "{huge}");
+    assert!(huge.to_string().starts_with("value of `7` too long for `texts`: "), "{huge}");
 }
 
 // Locks of entries.
@@ -122,7 +127,7 @@ async fn computed_value_is_not_inserted_after_the_lock_is_lost() {
     let store = MemoryStore::new();
     let orders = orders(&store);
     let lock = orders.lock(KEY).unwrap();
-    // The client notices the loss after the computation has ended, or while it still runs.
+    // The client notices the loss after the end of the computation, or during the computation.
     for takes in [Duration::ZERO, LONG] {
         let compute = async || {
             store.lose(lock.name().as_str());

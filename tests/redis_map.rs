@@ -2,17 +2,13 @@
 
 use crate::common::{
     GUIDE, SOON, as_user, client, commands_of_the_guide, follow, hash, keys, ms,
-    permissions_are_exact, within,
+    permissions_are_exact, pttl, within,
 };
 use leasehold::{Client, Error, Result};
 use testkit::{Proxy, Redis};
 use tokio::time::sleep;
 
 const KEY: &str = "42";
-
-fn order() -> String {
-    KEY.to_owned()
-}
 
 /// Creates the user of maps as the guide describes, and returns the command for this.
 fn user_of_maps(redis: &Redis) -> Vec<&'static str> {
@@ -34,7 +30,7 @@ async fn map_is_a_hash_and_set_is_a_set() {
     assert_eq!(redis.command(&["SMEMBERS", "seen"]).list()[0].text(), "42");
     // Each idempotency key has a TTL.
     for key in keys(&redis).iter().filter(|key| key.contains("__receipt")) {
-        let rest = redis.command(&["PTTL", key]).number();
+        let rest = pttl(&redis, key);
         assert!((1..=60_000).contains(&rest), "{key}: {rest}");
     }
 }
@@ -55,8 +51,8 @@ async fn retried_map_change_returns_the_result_of_the_first_try() {
     assert_eq!(retried(&proxy, orders.add(KEY, 1)).await, 9);
     assert!(retried(&proxy, orders.remove_if(KEY, &9)).await);
     assert!(retried(&proxy, seen.insert(KEY)).await);
-    assert_eq!(retried(&proxy, seen.pop()).await, Some(order()));
-    let both = [order(), "43".to_owned()];
+    assert_eq!(retried(&proxy, seen.pop()).await.as_deref(), Some(KEY));
+    let both = [KEY, "43"].map(str::to_owned);
     assert!(retried(&proxy, seen.insert_all_if_none(&both)).await);
     assert!(retried(&proxy, seen.remove(KEY)).await);
     assert_eq!(proxy.lost_replies(), 7);
@@ -84,7 +80,7 @@ async fn failed_changes(client: &Client, name: &str) -> Vec<Error> {
     let map = client.map::<String, u32>(name).unwrap();
     vec![
         map.insert(KEY, &7).await.unwrap_err(),
-        map.insert_many(&[(order(), 7)]).await.unwrap_err(),
+        map.insert_many(&[(KEY.to_owned(), 7)]).await.unwrap_err(),
         map.add(KEY, 7).await.unwrap_err(),
         client.set::<String>(name).unwrap().insert(KEY).await.unwrap_err(),
     ]
@@ -108,8 +104,8 @@ async fn key_of_another_type_is_reported() {
     assert_eq!(keys(&redis), ["text"]);
 }
 
-/// Former bug: a denied write left its idempotency key. When the request was repeated, it returned
-/// the reply that this key contained.
+/// Former bug: a denied write left its idempotency key. A repetition of the request then returned
+/// the reply in this key.
 #[tokio::test(flavor = "multi_thread")]
 async fn denied_map_change_leaves_no_idempotency_key() {
     let redis = Redis::start();
@@ -130,7 +126,7 @@ async fn acl_user_for_maps_has_exactly_the_needed_permissions() {
     let client = as_user(&redis, "maps").await;
     let orders = client.map::<String, u32>("app:orders").unwrap();
     orders.insert(KEY, &7).await.unwrap();
-    orders.insert_many(&[(order(), 8)]).await.unwrap();
+    orders.insert_many(&[(KEY.to_owned(), 8)]).await.unwrap();
     assert_eq!(orders.get(KEY).await.unwrap(), Some(8));
     assert!(orders.contains(KEY).await.unwrap());
     assert_eq!(orders.add(KEY, 1).await.unwrap(), 9);
@@ -140,8 +136,8 @@ async fn acl_user_for_maps_has_exactly_the_needed_permissions() {
     let seen = client.set::<String>("app:seen").unwrap();
     assert!(seen.insert(KEY).await.unwrap());
     assert!(seen.contains(KEY).await.unwrap());
-    assert_eq!(seen.members().await.unwrap(), [order()]);
-    assert_eq!(seen.pop().await.unwrap(), Some(order()));
+    assert_eq!(seen.members().await.unwrap(), [KEY]);
+    assert_eq!(seen.pop().await.unwrap().as_deref(), Some(KEY));
     assert_eq!(seen.len().await.unwrap(), 0);
     redis.command(&["SCRIPT", "FLUSH"]);
     redis.command(&["SET", "app:text", "x"]);
@@ -153,14 +149,6 @@ async fn acl_user_for_maps_has_exactly_the_needed_permissions() {
     permissions_are_exact(&redis, &before, &words);
 }
 
-/// The permissions that the section on maps adds for locks of keys. Redis 7.0 has no `HPEXPIRE`.
-fn permissions_for_locks_of_keys() -> Vec<&'static str> {
-    let (_, from) = GUIDE.split_once("The lock of a key or an element").unwrap();
-    let (paragraph, _) = from.split_once("\n\n").unwrap();
-    let quoted = paragraph.split('`').skip(1).step_by(2).map(|it| it.trim_matches('\''));
-    quoted.filter(|it| it.starts_with(['~', '&', '+']) && *it != "+hpexpire").collect()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn acl_users_for_maps_can_lock_map_keys() {
     let redis = Redis::start();
@@ -169,7 +157,12 @@ async fn acl_users_for_maps_can_lock_map_keys() {
     let mut lock = commands_of_the_guide("leasehold").swap_remove(0);
     lock.retain(|word| !once.contains(word));
     lock.insert(2, "maps");
-    follow(&redis, &[lock, permissions_for_locks_of_keys()].concat());
+    let (_, from) = GUIDE.split_once("The lock of a key or an element").unwrap();
+    let (paragraph, _) = from.split_once("\n\n").unwrap();
+    let quoted = paragraph.split('`').skip(1).step_by(2).map(|it| it.trim_matches('\''));
+    // Redis 7.0 has no `HPEXPIRE`.
+    lock.extend(quoted.filter(|it| it.starts_with(['~', '&', '+']) && *it != "+hpexpire"));
+    follow(&redis, &lock);
     follow(&redis, &commands_of_the_guide("everything")[0]);
     for user in ["maps", "everything"] {
         redis.command(&["ACL", "LOG", "RESET"]);

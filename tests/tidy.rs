@@ -448,8 +448,8 @@ fn script(path: &str, text: &str, listed: &BTreeSet<String>) -> Vec<String> {
     let first = header.first().copied().unwrap_or_default();
     let described = first.starts_with(&format!("-- {name}: ")) && first.ends_with('.');
     expect(described, format!("the first line is no `-- {name}: <what it does>.`"));
-    let time = header.last().is_some_and(|line| line.starts_with("-- Time: "));
-    expect(time, "the header does not end with a `-- Time:` line".into());
+    let cost = header.last().is_some_and(|line| line.starts_with("-- Cost: "));
+    expect(cost, "the header does not end with a `-- Cost:` line".into());
     expect(listed.contains(path), "nothing lists it".into());
 
     let (output, used) = (named_arguments(&header), used_arguments(&body));
@@ -1522,7 +1522,7 @@ fn tidy_finds_files_that_import_each_other() {
 }
 
 const SCRIPT: &str = "-- lock/try: do a thing.\n--\n--   KEYS[1]  lock\n--   ARGV[1]  owner\n--\n\
-    --   1        done\n--\n-- Time: one GET.\n\nreturn redis.call('GET', KEYS[1], ARGV[1])\n";
+    --   1        done\n--\n-- Cost: one GET.\n\nreturn redis.call('GET', KEYS[1], ARGV[1])\n";
 
 #[test]
 fn tidy_finds_a_script_with_a_wrong_header() {
@@ -1533,7 +1533,7 @@ fn tidy_finds_a_script_with_a_wrong_header() {
     assert!(check("", "").is_empty(), "{:?}", check("", ""));
 
     one(&check("lock/try: ", "lock/retry: "), "first line");
-    one(&check("-- Time: one GET.", "-- One GET."), "Time");
+    one(&check("-- Cost: one GET.", "-- One GET."), "Cost");
     one(&check("--   ARGV[1]  owner\n", ""), "ARGV[1] is used");
     one(&check(", ARGV[1]", ""), "ARGV[1] is in the header");
     one(&check("--   1        done\n", ""), "returns");

@@ -5,6 +5,6 @@
 --   1        the key existed
 --   0        the key did not exist
 --
--- Time: DEL.
+-- Cost: DEL.
 
 return redis.call('DEL', KEYS[1])

@@ -7,7 +7,7 @@
 --
 -- The script writes 500 fields at a time, because a Lua call takes at most some thousand arguments.
 --
--- Time: HSET for each 500 fields.
+-- Cost: HSET for each 500 fields.
 
 local added = 0
 for first = 1, #ARGV, 1000 do

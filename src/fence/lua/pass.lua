@@ -12,7 +12,7 @@
 -- fails half way. The script compares tokens as texts, because Lua numbers are exact only up to
 -- 2^53.
 --
--- Time: GET and SET, and the write.
+-- Cost: GET and SET, and the write.
 
 local fence, token = KEYS[#KEYS], ARGV[#ARGV]
 KEYS[#KEYS], ARGV[#ARGV] = nil, nil

@@ -5,6 +5,6 @@
 --
 --   {OK}     written. SET has removed an earlier TTL of the key
 --
--- Time: SET.
+-- Cost: SET.
 
 return redis.call('SET', KEYS[1], ARGV[1])

@@ -19,15 +19,12 @@ pub(super) async fn all(t: &Bench) {
     long_page_is_read_in_parts(t).await;
 }
 
-/// The TTL of the entries that expire in these tests.
-const BRIEF: Duration = Duration::from_millis(200);
-
 impl Bench {
     pub(super) fn data(&self, name: &str) -> Name {
         Name::new(format!("{}{name}", self.prefix)).unwrap()
     }
 
-    /// Makes a change as the first client, with this idempotency key.
+    /// Makes a change as the first client, with the idempotency key `receipt`.
     async fn changes(&self, name: &Name, change: Change<'_>, receipt: &Owner) -> Changed {
         map::change(&self.one, name, b"key", change, None, receipt).await.unwrap()
     }
@@ -103,15 +100,16 @@ async fn map_change_counts_once_and_returns_the_previous_value(t: &Bench) {
 async fn entry_ends_with_its_ttl_if_the_server_can(t: &Bench) {
     let (name, receipt) = (t.data("map-ttl"), t.identity.fresh_owner());
     t.change(&name, insert(b"1")).await;
-    let brief = Change { ttl: Some(BRIEF), ..insert(b"2") };
+    let ttl = Duration::from_millis(200);
+    let brief = Change { ttl: Some(ttl), ..insert(b"2") };
     let inserted = async || map::change(&t.one, &name, b"key", brief, None, &receipt).await;
     let before = inserted().await;
     if let Err(Failure::Unsupported(_)) = before {
-        // The refused request left no idempotency key, so its owner may make a change.
+        // The refused request left no idempotency key, so another change may use the same key.
         assert_eq!(t.changes(&name, Change::REMOVE, &receipt).await, yes(b"1"));
     } else {
         assert_eq!((before.unwrap(), t.value(&name).await), (yes(b"1"), Some(b"2".to_vec())));
-        sleep(BRIEF * 5 / 4).await;
+        sleep(ttl * 5 / 4).await;
         // A repeated request returns the same reply, and does not insert the entry again.
         assert_eq!(inserted().await.unwrap(), yes(b"1"));
     }

@@ -14,7 +14,7 @@
 -- key of another type, which DEL would delete. The DEL of the receipt changes nothing, but after a
 -- DEL, a full server also accepts the other writes of the script.
 --
--- Time: GET, GET, DEL, SET and SET; DEL when the counter existed, and PUBLISH for a latch.
+-- Cost: GET, GET, DEL, SET and SET; DEL when the counter existed, and PUBLISH for a latch.
 
 local before = answered(KEYS[2])
 if before then

@@ -5,7 +5,7 @@
 --
 -- If another program wrote the hash, both functions return one of its fields, cut to 512 bytes.
 --
--- Time: HSCAN, which returns all fields of a small hash, and a few fields of a large hash.
+-- Cost: HSCAN, which returns all fields of a small hash, and a few fields of a large hash.
 
 local function holder_of(lock)
     local page = redis.call('HSCAN', lock, '0', 'COUNT', '1')

@@ -3,7 +3,7 @@
 --   {err}   NONUMBER: the value is not a whole number. Other errors: the key has another type, or
 --           the result would exceed Java's `int`
 --
--- Time: GET.
+-- Cost: GET.
 
 -- Returns three values: the number, nil, and the stored text. If the key does not exist, the number
 -- is 0, and the text is false. On failure, returns nil and an error.

@@ -3,7 +3,7 @@
 --   0    nothing changed, or there was no value
 --   1…   something changed; if the script returns a value, the bytes of the value follow the 1
 --
--- Time: GET; SET and the command for the first request that changes something.
+-- Cost: GET; SET and the command for the first request that changes something.
 
 -- Returns the stored reply, if this is a repeated request and the first request changed something.
 local function replied(receipt)

@@ -2,7 +2,7 @@
 --
 --   0, 1, 2, …   the reply to the first request
 --
--- Time: GET; SET twice for the first request.
+-- Cost: GET; SET twice for the first request.
 
 -- Returns the stored reply if this is a repeated request.
 local function answered(receipt)

@@ -17,7 +17,7 @@
 -- A longer reply would end the connection. Hashes identify the entries to skip, because the order
 -- of the entries in a page may change between two requests.
 --
--- Time: HSCAN or SSCAN.
+-- Cost: HSCAN or SSCAN.
 
 local page = redis.call(ARGV[2], KEYS[1], ARGV[3])
 local step, longest, read, before = ARGV[2] == 'HSCAN' and 2 or 1, tonumber(ARGV[1]), {}, {}

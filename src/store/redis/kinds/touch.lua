@@ -7,7 +7,7 @@
 --   1      the hold exists
 --   0      the hold does not exist
 --
--- Time: HGET and HSET; EXISTS.
+-- Cost: HGET and HSET; EXISTS.
 
 local value = redis.call('HGET', KEYS[1], ARGV[1])
 if not value or KEYS[2] and redis.call('EXISTS', KEYS[2]) == 0 then

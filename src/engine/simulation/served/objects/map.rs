@@ -11,8 +11,7 @@ use crate::{
     engine::simulation::served::{book::Book, facts::until_known},
 };
 
-/// The map, and two of its keys.
-const MAP: &str = "entries";
+/// Two keys of the map.
 const COUNTER: &str = "counter";
 const LAST: &str = "last";
 
@@ -21,7 +20,7 @@ const LAST: &str = "last";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn entries(client: &Client) -> Map<String, String> {
-    client.map(MAP).unwrap()
+    client.map("entries").unwrap()
 }
 
 async fn counter(map: &Map<String, String>) -> Result<u64> {
@@ -37,18 +36,16 @@ impl Worker {
             match self.chance.u32(..4) {
                 0 => self.counts(&map).await,
                 1 => self.computes(&map, round).await,
-                2 => self.deletes_lock(&map),
+                2 => {
+                    // After this, two tasks may believe in the lock of the counter. Only the owner
+                    // that Redis has may write.
+                    let lock = map.lock(COUNTER).unwrap();
+                    let deleted = self.book.site.master().delete(lock.name().as_str());
+                    self.log(|| format!("deletes the lock of the counter: {deleted}"));
+                }
                 _ => self.replaces(&map, round).await,
             }
         }
-    }
-
-    /// Deletes the lock of the counter, so that two tasks believe in this lock. Even then, only the
-    /// owner that Redis has may write.
-    fn deletes_lock(&self, map: &Map<String, String>) {
-        let lock = map.lock(COUNTER).unwrap();
-        let deleted = self.book.site.master().delete(lock.name().as_str());
-        self.log(|| format!("deletes the lock of the counter: {deleted}"));
     }
 
     /// Adds one to the counter under its lock.
@@ -72,8 +69,8 @@ impl Worker {
         self.release(guard, async |guard| drop(guard.release().await)).await;
     }
 
-    /// Gets a value that other workers compute at the same time. Some workers insert it without a
-    /// lock.
+    /// Gets a value that other workers compute at the same time. Some workers insert a value
+    /// without the lock.
     async fn computes(&mut self, map: &Map<String, String>, number: u32) {
         let (value, takes) = (self.label.clone(), self.up_to(self.scenario.hold));
         let key = number.to_string();

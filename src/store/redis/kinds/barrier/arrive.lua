@@ -31,7 +31,7 @@
 -- an opening also costs PEXPIRE, and ZADD for each member. In a double barrier, each request also
 -- costs ZREMRANGEBYSCORE and ZCARD, or ZSCORE, ZADD, PTTL and PEXPIRE if the member is inside.
 --
--- Time: TIME, GET, ZREMRANGEBYSCORE, ZADD, PEXPIRE, ZCARD and ZRANGE.
+-- Cost: TIME, GET, ZREMRANGEBYSCORE, ZADD, PEXPIRE, ZCARD and ZRANGE.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

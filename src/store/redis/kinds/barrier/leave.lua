@@ -8,7 +8,7 @@
 --   1   the member was removed
 --   0   the member was not found: the barrier has opened for it, or its time was over
 --
--- Time: ZREM; for a double barrier also ZREM, ZCARD and PUBLISH.
+-- Cost: ZREM; for a double barrier also ZREM, ZCARD and PUBLISH.
 
 local waited = redis.call('ZREM', KEYS[1], ARGV[1])
 if waited == 1 or not KEYS[2] then

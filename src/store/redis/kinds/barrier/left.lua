@@ -10,7 +10,7 @@
 -- A later generation proves that all members have left, because the double barrier opens only while
 -- no member is inside.
 --
--- Time: GET, TIME, ZREMRANGEBYSCORE, ZCARD and ZRANGE.
+-- Cost: GET, TIME, ZREMRANGEBYSCORE, ZCARD and ZRANGE.
 
 local generation = redis.call('GET', KEYS[2])
 if generation and generation ~= ARGV[1] then

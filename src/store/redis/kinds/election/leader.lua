@@ -10,7 +10,7 @@
 --
 -- If the owner of a record does not hold the lock, the record is ignored.
 --
--- Time: HSCAN, PTTL and HMGET.
+-- Cost: HSCAN, PTTL and HMGET.
 
 local owner = holder_of(KEYS[1])
 if not owner then

@@ -14,7 +14,7 @@
 --
 -- A repeated request writes the same record, and keeps `since`, the time of the first request.
 --
--- Time: HEXISTS, HMGET, TIME, DEL, HSET, PEXPIRE and PUBLISH.
+-- Cost: HEXISTS, HMGET, TIME, DEL, HSET, PEXPIRE and PUBLISH.
 
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     return 0

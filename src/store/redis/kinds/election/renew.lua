@@ -10,7 +10,7 @@
 -- As in lock/renew, a key of another type counts as not held, and any other rejection ends the
 -- script. If a record is missing or cannot be renewed, its owner still leads.
 --
--- Time: HEXISTS and two PEXPIRE for each lock.
+-- Cost: HEXISTS and two PEXPIRE for each lock.
 
 local outcomes = {}
 

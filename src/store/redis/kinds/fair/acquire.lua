@@ -24,7 +24,7 @@
 -- PEXPIRE. A grant costs ZREM. A grant from the queue costs LRANGE, LREM, two ZREM, ZRANGE and
 -- ZADD. The time of these commands grows with the length of the queue.
 --
--- Time: fair/prelude, HSCAN, HSET and PEXPIRE.
+-- Cost: fair/prelude, HSCAN, HSET and PEXPIRE.
 
 -- If the lock is free but kept for the head of the queue, the caller waits for at least this number
 -- of milliseconds.

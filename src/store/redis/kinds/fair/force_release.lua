@@ -9,7 +9,7 @@
 --
 -- HLEN comes first because it rejects a key of another type, which DEL would delete.
 --
--- Time: fair/prelude, HLEN, DEL and PUBLISH.
+-- Cost: fair/prelude, HLEN, DEL and PUBLISH.
 
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0

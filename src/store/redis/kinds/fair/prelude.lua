@@ -16,7 +16,7 @@
 -- Each dropped owner costs LREM and two ZREM. All dropped owners together cost LRANGE, ZRANGE and
 -- ZADD. A damaged queue costs LRANGE, ZRANGE, and ZSCORE for each entry.
 --
--- Time: TIME, LLEN, ZCARD and LRANGE; with a queue also ZRANGEBYSCORE, and ZSCORE twice.
+-- Cost: TIME, LLEN, ZCARD and LRANGE; with a queue also ZRANGEBYSCORE, and ZSCORE twice.
 
 -- The wait time of Redisson's waiters by default, and of all waiters of Leasehold.
 local WAIT = 300000

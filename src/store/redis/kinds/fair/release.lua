@@ -16,7 +16,7 @@
 -- A withdrawal also costs ZSCORE and PTTL. If it removes a queue entry, it costs LRANGE, LREM, two
 -- ZREM, ZRANGE and ZADD. The time of these commands grows with the length of the queue.
 --
--- Time: fair/prelude, HDEL, EXISTS and PUBLISH.
+-- Cost: fair/prelude, HDEL, EXISTS and PUBLISH.
 
 local head = drop_dead_waiters()
 

@@ -9,7 +9,7 @@
 --
 -- An open latch stays open. A latch that another program set to 0 is deleted.
 --
--- Time: GET, GET, SET, DECR and SET; DEL and PUBLISH at zero.
+-- Cost: GET, GET, SET, DECR and SET; DEL and PUBLISH at zero.
 
 local before = answered(KEYS[2])
 if before then

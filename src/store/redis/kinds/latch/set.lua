@@ -9,7 +9,7 @@
 --   1   the script closed the latch
 --   0   the latch was already closed, or the key has another type
 --
--- Time: GET, SET, EXISTS, GET and SET; SET and PUBLISH if it closes the latch.
+-- Cost: GET, SET, EXISTS, GET and SET; SET and PUBLISH if it closes the latch.
 
 local before = answered(KEYS[2])
 if before then

@@ -24,7 +24,7 @@
 --
 -- If the lock is reserved for this owner, the grant costs HSCAN and PEXPIRE.
 --
--- Time: PTTL, HSET and PEXPIRE when free; HSCAN and PTTL when held.
+-- Cost: PTTL, HSET and PEXPIRE when free; HSCAN and PTTL when held.
 
 -- Lua represents whole numbers exactly only up to this number.
 local MOST = 2 ^ 53 - 1

@@ -15,7 +15,7 @@
 -- A reply of more than 256 KiB, or of many nested lists, would end the connection, which all
 -- callers share. So the script returns an error instead of such a reply.
 --
--- Time: HEXISTS, and the user's script.
+-- Cost: HEXISTS, and the user's script.
 
 local DEEPEST = 32
 

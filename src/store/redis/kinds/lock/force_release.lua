@@ -9,7 +9,7 @@
 --
 -- HLEN comes first because it rejects a key of another type, which DEL would delete.
 --
--- Time: HLEN, DEL and PUBLISH.
+-- Cost: HLEN, DEL and PUBLISH.
 
 if redis.call('HLEN', KEYS[1]) == 0 then
     return 0

@@ -41,7 +41,7 @@
 -- window was at least 50 * n ms ago. If more clients listen to Redisson's channel than are queued,
 -- 5 * n ms are enough.
 --
--- Time: HDEL, EXISTS, ZPOPMIN, NUMSUB, TIME, GET, PUBLISH, HSET and PEXPIRE.
+-- Cost: HDEL, EXISTS, ZPOPMIN, NUMSUB, TIME, GET, PUBLISH, HSET and PEXPIRE.
 
 -- A greater number is not a number of subscribers. If a channel has eight or more subscribers,
 -- Valkey 9 returns a memory address instead of the number.

@@ -5,7 +5,7 @@
 --   {}                     the lock is free
 --   {pttl, owner, count}   held for another pttl milliseconds (-1: without end)
 --
--- Time: PTTL and HSCAN.
+-- Cost: PTTL and HSCAN.
 
 local pttl = redis.call('PTTL', KEYS[1])
 if pttl == -2 then

@@ -9,7 +9,7 @@
 -- A repeated request changes nothing. A user that may acquire a fenced lock may also run this
 -- script, because the grant uses INCRBY, too.
 --
--- Time: INCRBY; a second INCRBY if the counter is lower.
+-- Cost: INCRBY; a second INCRBY if the counter is lower.
 
 -- Lua represents whole numbers exactly only up to this number.
 local MOST = 2 ^ 53 - 1

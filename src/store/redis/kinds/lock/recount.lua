@@ -8,7 +8,7 @@
 --   1        done; a repeated request changes nothing
 --   0        not held by this owner
 --
--- Time: HEXISTS, HSET and PEXPIRE.
+-- Cost: HEXISTS, HSET and PEXPIRE.
 
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     return 0

@@ -9,7 +9,7 @@
 -- A key of another type counts as not held, so the other holds are still renewed. Any other
 -- rejection does not prove a loss, so it ends the script.
 --
--- Time: HEXISTS and PEXPIRE for each key.
+-- Cost: HEXISTS and PEXPIRE for each key.
 
 local outcomes = {}
 

@@ -19,7 +19,7 @@
 -- server that is full or accepts no writes rejects the first write of a script, but never a later
 -- write.
 --
--- Time: HEXISTS, TYPE for each HSET, HSETNX and HDEL, and the writes.
+-- Cost: HEXISTS, TYPE for each HSET, HSETNX and HDEL, and the writes.
 
 local KINDS = {SET = 'string', HSET = 'hash', HSETNX = 'hash', DEL = 'none'}
 

@@ -13,15 +13,15 @@
 --   ARGV[9]  notice     message that invalidates the entries there
 --   ARGV     more       for many: further keys, each followed by its value
 --
---   0          there was no entry, or, for compare and matching, it had another value
---   1…         there was an entry; its earlier value follows the 1, except for compare and
---              matching; for add, the sum follows; for many, nothing
+--   0          there was no entry; for compare and matching, also if it had another value
+--   1…         there was an entry: its earlier value follows the 1. For add, the sum follows
+--   1          changed, for compare, matching and many
 --   {1}        the earlier value is longer than the longest reply. Nothing changed
 --
 -- If nothing changes, the script writes no receipt. So a repeated request may change something, and
 -- then returns its own result.
 --
--- Time: GET, HGET; SET and HSET, HDEL or HINCRBY for a change; HPEXPIRE, PUBLISH if asked for.
+-- Cost: GET, HGET; SET and HSET, HDEL or HINCRBY for a change; HPEXPIRE, PUBLISH if asked for.
 
 local before = replied(KEYS[2])
 if before then
@@ -43,7 +43,7 @@ if verb == 'many' then
     return change('1', 'HSET', KEYS[1], ARGV[4], ARGV[5], unpack(ARGV, 10))
 elseif verb == 'add' then
     -- The receipt is empty until the sum is known. The script reads the sum as a text, because Lua
-    -- represents whole numbers exactly only to 2^53.
+    -- represents whole numbers exactly only up to 2^53.
     local failed = change('', 'HINCRBY', KEYS[1], ARGV[4], ARGV[5])
     if failed ~= '' then
         return failed
@@ -72,8 +72,8 @@ if verb == 'remove' or verb == 'matching' then
 end
 
 -- Sets the TTL of the entry in the hash `key`, if an entry with a TTL is requested. The first call
--- uses the receipt, which does not exist yet, and so changes nothing. But if the server does not
--- know HPEXPIRE, or the ACL denies it, the script ends before the first change.
+-- passes the receipt, which does not exist yet, so this call changes nothing. But if the server
+-- does not know HPEXPIRE, or the ACL denies it, the script ends here, before the first change.
 local function limited(key)
     if ARGV[7] ~= '0' then
         redis.call('HPEXPIRE', key, ARGV[7], 'FIELDS', 1, ARGV[4])

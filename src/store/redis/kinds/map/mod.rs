@@ -29,7 +29,7 @@ pub(super) const SCRIPTS: Scripts = &[&CHANGE, &READ];
 /// A change of an entry, or of several entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'a> {
-    /// As in `change.lua`, which describes the reply to each verb.
+    /// A verb of `change.lua`, which describes the reply to each verb.
     pub(crate) verb: &'static str,
     /// The new value. For a sum, the decimal text of the number to add.
     pub(crate) value: &'a [u8],
@@ -76,7 +76,7 @@ pub(crate) async fn change(
     let reply = store.ask(request.read(changed)).await;
     store.notify_again(name, notice.as_slice()).await;
     reply.map_err(|failure| match failure {
-        // Servers differ in the words before `command called from`.
+        // The error for an unknown command contains these words. Servers differ in its other words.
         Failure::Refused { message, .. }
             if ttl.is_some() && message.contains("command called from") =>
         {
@@ -103,17 +103,14 @@ pub(crate) async fn read(
     store.ask(request.read(read)).await
 }
 
-/// Returns whether the map has an entry with this key.
 pub(crate) async fn contains(store: &RedisStore, name: &Name, key: &[u8]) -> Reply<bool> {
     flag(store, name, "HEXISTS", key).await
 }
 
-/// Returns the number of entries.
 pub(crate) async fn len(store: &RedisStore, name: &Name) -> Reply<u64> {
     count(store, name, "HLEN").await
 }
 
-/// Returns a page of entries.
 pub(crate) async fn scan(store: &RedisStore, name: &Name, cursor: &Cursor) -> Reply<Page> {
     page(store, name, "HSCAN", cursor).await
 }

@@ -4,10 +4,10 @@
 --   ARGV[1]  longest  how many bytes the reply may have
 --   ARGV[i]  key      of an entry
 --
---   {value, …}  a value for each of the first keys, as many as are short enough together; nil if
---               the map lacks the key. A longer reply would end the connection
+--   {value, …}  the values of the first keys, as many as one reply may contain; nil for a key
+--               that the map does not have. A longer reply would end the connection
 --
--- Time: HGET of each key.
+-- Cost: HGET of each key.
 
 local values, length = {}, 0
 for i = 2, #ARGV do

@@ -12,7 +12,7 @@
 --   {pttl}   too few permits are free; the first lease ends in pttl milliseconds. -1: no
 --            lease ends. -2: no lease ends, and the number of permits was never set
 --
--- Time: TIME, GET, ZCOUNT, and ZSCORE and ZADD for each permit; INCRBY and PTTL.
+-- Cost: TIME, GET, ZCOUNT, and ZSCORE and ZADD for each permit; INCRBY and PTTL.
 
 local now = clock()
 local free, regained, is_set = reap(KEYS[1], KEYS[2], now)

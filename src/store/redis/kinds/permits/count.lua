@@ -6,7 +6,7 @@
 --
 --   {free, held, set}   set is 0 if the number of permits was never set
 --
--- Time: TIME, GET, ZCOUNT, ZCARD and EXISTS.
+-- Cost: TIME, GET, ZCOUNT, ZCARD and EXISTS.
 
 local free, regained = reap(KEYS[1], KEYS[2], clock())
 if not free then

@@ -11,7 +11,7 @@
 --
 -- The lease never becomes shorter, because the holder may still rely on the longer lease.
 --
--- Time: TIME, GET, ZCOUNT, ZSCORE; ZREM and ZADD unless ARGV[3] is 0.
+-- Cost: TIME, GET, ZCOUNT, ZSCORE; ZREM and ZADD unless ARGV[3] is 0.
 
 local now = clock()
 local free, regained = reap(KEYS[1], KEYS[2], now)

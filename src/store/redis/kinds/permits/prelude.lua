@@ -6,7 +6,7 @@
 --
 -- An expired permit can be granted again, because its holder no longer relies on it.
 --
--- Time: GET and ZCOUNT; ZREM, INCRBY and ZREMRANGEBYSCORE if permits have expired.
+-- Cost: GET and ZCOUNT; ZREM, INCRBY and ZREMRANGEBYSCORE if permits have expired.
 
 -- The time that Redisson writes for a lease that never ends.
 local NEVER = 922337203685477

@@ -9,7 +9,7 @@
 --   0        a permit was not held, or its lease was over. The other permits are now free
 --   -1, -2   like 1 and 0, but the server denied the announcement
 --
--- Time: TIME, and ZSCORE and ZREM for each permit; INCRBY and PUBLISH.
+-- Cost: TIME, and ZSCORE and ZREM for each permit; INCRBY and PUBLISH.
 
 local now, all, there = clock(), 1, {}
 for i = 2, #ARGV do

@@ -13,7 +13,7 @@
 -- type counts as not held, so the other holds are still renewed. Any other rejection does not prove
 -- a loss, so it ends the script.
 --
--- Time: TIME, and ZSCORE and ZADD for each permit; one ZREM for each hold.
+-- Cost: TIME, and ZSCORE and ZADD for each permit; one ZREM for each hold.
 
 local now, at, outcomes = clock(), 1, {}
 

@@ -11,7 +11,7 @@
 -- key, and the exporting node of a migrating slot could not create the key again. The first ZREM
 -- makes a full server accept the other writes of the script.
 --
--- Time: ZSCORE, ZADD and two ZREM.
+-- Cost: ZSCORE, ZADD and two ZREM.
 
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
     return 0

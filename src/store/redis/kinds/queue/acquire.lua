@@ -25,7 +25,7 @@
 -- The elements of expired claims go to the head in the order in which they were taken. Each expired
 -- claim costs HGET, LPUSH, HDEL and ZREM. All expired claims together cost one PUBLISH.
 --
--- Time: TIME, ZRANGEBYSCORE, HGET, LINDEX, HSET, ZADD and LPOP.
+-- Cost: TIME, ZRANGEBYSCORE, HGET, LINDEX, HSET, ZADD and LPOP.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -9,7 +9,7 @@
 --   1, 2, 3, …   how many elements the queue had after this push. A repeated request returns the
 --                same number
 --
--- Time: GET, SET twice, RPUSH for each element, PUBLISH.
+-- Cost: GET, SET twice, RPUSH for each element, PUBLISH.
 
 local before = answered(KEYS[2])
 if before then

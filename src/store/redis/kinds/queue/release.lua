@@ -19,7 +19,7 @@
 -- If the server rejects HDEL, the script removes the element from the list again, and the claim
 -- stays. If the server also rejects this removal, the element exists twice.
 --
--- Time: HGET, HDEL, ZREM and SET; LPUSH and PUBLISH, or RPUSH; GET for a repeated request.
+-- Cost: HGET, HDEL, ZREM and SET; LPUSH and PUBLISH, or RPUSH; GET for a repeated request.
 
 local claim = redis.call('HGET', KEYS[2], ARGV[1])
 if not claim then

@@ -10,7 +10,7 @@
 --   0 or more   for how many milliseconds the server has had data
 --   -1          unknown
 --
--- Time: TIME, GET; SET for `note` and `trust`.
+-- Cost: TIME, GET; SET for `note` and `trust`.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -21,7 +21,7 @@
 -- If permits have left the window, a grant also costs ZREMRANGEBYSCORE. A rejected request costs
 -- two ZRANGEBYSCORE instead of SET and ZADD.
 --
--- Time: HMGET, ZSCORE, TIME, GET, ZRANGEBYSCORE, ZCARD, SET, ZADD and PTTL.
+-- Cost: HMGET, ZSCORE, TIME, GET, ZRANGEBYSCORE, ZCARD, SET, ZADD and PTTL.
 
 local it, refused = limiter_at(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 if refused then

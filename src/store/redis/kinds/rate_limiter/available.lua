@@ -11,7 +11,7 @@
 --
 -- Redisson's script writes the counter, and removes its TTL. This script writes nothing.
 --
--- Time: HMGET, TIME, GET, ZRANGEBYSCORE and ZCARD.
+-- Cost: HMGET, TIME, GET, ZRANGEBYSCORE and ZCARD.
 
 local it, refused = limiter_at(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 if refused then

@@ -7,7 +7,7 @@
 -- byte with a length, that many random bytes, and the number of permits in four bytes, the lowest
 -- byte first.
 --
--- Time: HMGET; TIME; GET, ZRANGEBYSCORE and ZCARD; PTTL, or PEXPIRE of three keys.
+-- Cost: HMGET; TIME; GET, ZRANGEBYSCORE and ZCARD; PTTL, or PEXPIRE of three keys.
 
 local function whole(number)
     return string.format('%.0f', number)

@@ -16,7 +16,7 @@
 -- Redisson's release keeps the member, so the released permits become free a second time when the
 -- member leaves the window.
 --
--- Time: HMGET, ZSCORE; ZREM, ZADD, GET, SET and PTTL if the member exists.
+-- Cost: HMGET, ZSCORE; ZREM, ZADD, GET, SET and PTTL if the member exists.
 
 local it, refused = limiter_at(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 if refused then

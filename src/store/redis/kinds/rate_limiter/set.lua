@@ -21,7 +21,7 @@
 --
 -- A new window costs DEL. A kept window costs TIME, ZRANGEBYSCORE, ZREMRANGEBYSCORE, SET and PTTL.
 --
--- Time: GET, HGET, EXISTS for a new limiter, SET twice, HSET, and PEXPIRE or PERSIST.
+-- Cost: GET, HGET, EXISTS for a new limiter, SET twice, HSET, and PEXPIRE or PERSIST.
 
 local before = answered(KEYS[6])
 if before then

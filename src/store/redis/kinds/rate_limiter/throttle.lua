@@ -14,7 +14,7 @@
 -- The stored time can be at most one whole burst after now. If it is later, because the clock was
 -- set back or the burst was larger before, the script lowers it to that limit.
 --
--- Time: TIME and GET; SET if the request is granted.
+-- Cost: TIME and GET; SET if the request is granted.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

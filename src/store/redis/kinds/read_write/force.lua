@@ -17,7 +17,7 @@
 -- If a writer that has a read hold is removed, the script costs HGETALL, HDEL, HSET, and the cost
 -- of `longest_lease` instead of DEL.
 --
--- Time: HGET, HLEN, DEL and PUBLISH.
+-- Cost: HGET, HLEN, DEL and PUBLISH.
 
 local function notify()
     return type(redis.pcall('PUBLISH', ARGV[2], ARGV[3])) == 'table' and 2 or 1

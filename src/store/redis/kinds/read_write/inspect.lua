@@ -6,7 +6,7 @@
 --   {}                     the lock is not held in this mode
 --   {pttl, owner, count}   one holder, for another pttl milliseconds (-1: without end)
 --
--- Time: HGET, PTTL, HLEN and HGETALL.
+-- Cost: HGET, PTTL, HLEN and HGETALL.
 
 -- Returns a read hold while the write side is held. This read hold belongs to the writer.
 local function read_hold_of_writer()

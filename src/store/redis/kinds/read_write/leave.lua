@@ -14,7 +14,7 @@
 -- The TTL of the lock becomes the longest lease of the remaining readers. If there are too many
 -- readers to look up, the TTL stays as it is.
 --
--- Time: HDEL, DEL, HLEN and HGET; the cost of `longest_lease` if other readers remain.
+-- Cost: HDEL, DEL, HLEN and HGET; the cost of `longest_lease` if other readers remain.
 
 local function free()
     redis.call('DEL', KEYS[1])

@@ -7,7 +7,7 @@
 -- If there are more than 16 readers, `sweep` checks 16 random readers, and removes those whose
 -- leases have ended.
 --
--- Time: HLEN, HGETALL; HRANDFIELD and HDEL; a PTTL for each of up to 64 leases of 16 readers.
+-- Cost: HLEN, HGETALL; HRANDFIELD and HDEL; a PTTL for each of up to 64 leases of 16 readers.
 
 local MOST = 16
 -- A reader of Redisson has one lease for each time that it has acquired.

@@ -11,7 +11,7 @@
 -- so the other writers are still renewed. Any other rejection does not prove a loss, so it ends the
 -- script.
 --
--- Time: HEXISTS, PTTL and PEXPIRE for each writer; HLEN if its new lease is shorter.
+-- Cost: HEXISTS, PTTL and PEXPIRE for each writer; HLEN if its new lease is shorter.
 
 local outcomes = {}
 

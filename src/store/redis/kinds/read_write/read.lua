@@ -20,7 +20,7 @@
 --
 -- The script checks at most 16 earlier writers, some of which may have stopped waiting.
 --
--- Time: HGET, HEXISTS, SET, HSET, PTTL, PEXPIRE for any number of readers; ZRANGEBYSCORE, ZSCORE.
+-- Cost: HGET, HEXISTS, SET, HSET, PTTL, PEXPIRE for any number of readers; ZRANGEBYSCORE, ZSCORE.
 
 local MOST_LOOKED_AT = 16
 

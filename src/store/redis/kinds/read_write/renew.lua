@@ -11,7 +11,7 @@
 -- the only holder. A key of another type counts as not held, so the other readers are still
 -- renewed. Any other rejection does not prove a loss, so it ends the script.
 --
--- Time: HEXISTS, PEXPIRE, PTTL and PEXPIRE for each reader; HLEN if its new lease is shorter.
+-- Cost: HEXISTS, PEXPIRE, PTTL and PEXPIRE for each reader; HLEN if its new lease is shorter.
 
 local outcomes = {}
 

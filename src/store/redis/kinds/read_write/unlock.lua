@@ -19,7 +19,7 @@
 -- Remaining readers keep the lock as long as their leases last. The number of milliseconds changes
 -- each second, between 2 and 16, because clients with long round trips need more time.
 --
--- Time: HEXISTS, HLEN, HDEL, DEL, PUBLISH and TIME; ZREM; the cost of `longest_lease`.
+-- Cost: HEXISTS, HLEN, HDEL, DEL, PUBLISH and TIME; ZREM; the cost of `longest_lease`.
 
 local function notify()
     local ears = redis.pcall('PUBLISH', ARGV[3], '1')

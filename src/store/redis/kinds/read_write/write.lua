@@ -12,7 +12,7 @@
 --   owner                  granted. A repeated request gets the same grant and a fresh lease
 --   {pttl, owner, count}   held for at most pttl milliseconds (-1: without end)
 --
--- Time: PTTL, HEXISTS, HSET, PEXPIRE and ZREM; when held HGET, HGETALL, ZRANGEBYSCORE and ZADD.
+-- Cost: PTTL, HEXISTS, HSET, PEXPIRE and ZREM; when held HGET, HGETALL, ZRANGEBYSCORE and ZADD.
 
 -- Removes a waiting writer. A rejection is ignored, because the entry also expires.
 local function leave_the_writers(owner)

@@ -42,7 +42,7 @@
 --
 -- While there is a longest waiter, each request also costs TIME; its grant also costs DEL.
 --
--- Time: HGET, ZSCORE, GET, HMGET, HSET and DECRBY.
+-- Cost: HGET, ZSCORE, GET, HMGET, HSET and DECRBY.
 
 if redis.call('HGET', KEYS[2], ARGV[1]) then
     return ARGV[1]

@@ -11,7 +11,7 @@
 --
 -- A negative number is not published, because Redisson cannot read it.
 --
--- Time: GET, GET, SET, INCRBY, PUBLISH and SET.
+-- Cost: GET, GET, SET, INCRBY, PUBLISH and SET.
 
 local before = answered(KEYS[2])
 if before then

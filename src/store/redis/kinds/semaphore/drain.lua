@@ -6,7 +6,7 @@
 --
 --   0, 1, 2, …   how many permits were removed. A negative counter stays as it is
 --
--- Time: GET, GET, SET, DECRBY and SET.
+-- Cost: GET, GET, SET, DECRBY and SET.
 
 local before = answered(KEYS[2])
 if before then

@@ -22,7 +22,7 @@
 --
 -- If the owner has no permits, the script costs TIME, ZREMRANGEBYSCORE, ZADD, PEXPIRE and HGET.
 --
--- Time: HGET, HDEL, EXISTS, INCRBY and PUBLISH.
+-- Cost: HGET, HDEL, EXISTS, INCRBY and PUBLISH.
 
 -- Notifies the waiters. Redisson cannot read a negative number.
 local function notify(free)

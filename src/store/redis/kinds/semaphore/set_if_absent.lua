@@ -11,7 +11,7 @@
 --   0   the semaphore existed. The script deletes the receipt, because a repeated request gets 0
 --       without the receipt
 --
--- Time: GET, SET, EXISTS and PEXPIRE; SET, DEL, PUBLISH and SET if the semaphore is created.
+-- Cost: GET, SET, EXISTS and PEXPIRE; SET, DEL, PUBLISH and SET if the semaphore is created.
 
 local before = answered(KEYS[2])
 if before then

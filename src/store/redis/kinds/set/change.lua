@@ -9,7 +9,7 @@
 --   0   nothing changed
 --   1   changed
 --
--- Time: GET, and SISMEMBER for each element; for a change SET, and SADD or SREM.
+-- Cost: GET, and SISMEMBER for each element; for a change SET, and SADD or SREM.
 
 local before = replied(KEYS[2])
 if before then

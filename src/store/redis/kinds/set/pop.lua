@@ -9,7 +9,7 @@
 --   1…    the removed element follows the 1
 --   {1}   the element is longer than the longest reply. Nothing changed
 --
--- Time: GET and SRANDMEMBER; SET and SREM if the set has an element.
+-- Cost: GET and SRANDMEMBER; SET and SREM if the set has an element.
 
 local before = replied(KEYS[2])
 if before then
