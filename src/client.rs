@@ -32,7 +32,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 /// background.
 ///
 /// Make one client per process and clone it, because clones share everything. Each client has an
-/// id. The owners of its holds begin with this id.
+/// id, which is the prefix of the [owners](Owner) of its holds.
 ///
 /// # Examples
 ///
@@ -481,7 +481,7 @@ impl Client {
         Ok(Keyed::new(Arc::clone(&self.engine), Name::new(name)?, self.ttl, self.replicas))
     }
 
-    /// Returns the UUID of this client. The owners of its holds begin with this UUID.
+    /// Returns the UUID of this client, the prefix of the [owners](crate::Owner) of its holds.
     ///
     /// # Examples
     ///
@@ -510,7 +510,7 @@ impl Client {
     /// The check returns within 300 ms, even if servers are dead or frozen. It sends one request to
     /// each server and waits at most 200 ms for the replies. It does not wait until a lost
     /// connection is restored. [`Health::nodes`] lists each server. For an unreachable server, the
-    /// list has the reason. A client of a cluster is ready as long as some node takes locks.
+    /// list has the reason. A client of a cluster is ready as long as some node grants locks.
     ///
     /// If each round trip to the servers takes longer than 200 ms, the client is never reported as
     /// ready, even if its locks work. In this case, acquire a lock as the probe.
@@ -656,7 +656,7 @@ impl Client {
         self.engine.client_info(owner).await
     }
 
-    /// Returns the last 100 releases by force, of all locks. The newest release is the first.
+    /// Returns the last 100 releases by force of all locks together, the newest first.
     ///
     /// [`Lock::force_release_owner`], `leasehold unlock --force`, `leasehold top`, and
     /// `leasehold ui` record such releases. In a cluster, one node has all records.
@@ -683,7 +683,7 @@ impl Client {
         self.engine.forced_releases().await
     }
 
-    /// Lists the names of keys that match `pattern` and may be objects, in order.
+    /// Lists, in sorted order, the names of keys that match `pattern` and may be objects.
     ///
     /// The pattern is that of Redis's `SCAN`, such as `orders:*`. Some names may be keys of other
     /// programs, for which [`inspect`](Self::inspect) returns `None`. The list contains every name
@@ -764,7 +764,7 @@ impl Client {
 
     /// Shuts this client and its clones down, within `timeout`.
     ///
-    /// From now on, no call acquires anything. Calls that wait return
+    /// From this call on, no call acquires anything. Calls that wait return
     /// [`Error::ShutDown`](crate::Error::ShutDown) at once. During the first half of the time, the
     /// program can still release its guards. After that, the client ends the remaining holds as
     /// lost, with [`LostReason::ShutDown`](crate::LostReason::ShutDown), and releases them. The
@@ -799,7 +799,7 @@ impl Client {
         Self::builder().client(crate::domain::Identity::random(), store)
     }
 
-    /// Makes a client of an engine that a simulation has made.
+    /// Makes a client that uses the engine of a simulation.
     #[cfg(test)]
     pub(crate) fn of(engine: Arc<Engine>) -> Self {
         Self { engine, ttl: DEFAULT_TTL, replicas: None }

@@ -10,12 +10,12 @@ use crate::{
     },
 };
 
-/// The end of the reason of [`Error::Unavailable`], if the client sent a request and got no reply.
+/// The last words of the reason of [`Error::Unavailable`], if a request was sent and got no reply.
 pub(crate) const MAY_HAVE_HAPPENED: &str =
     "; the request may have been executed, so check the data before repeating a change";
 
-/// The end of the reason of [`Error::Unavailable`], if an earlier request got no reply and the
-/// store is unreachable now.
+/// The last words of the reason of [`Error::Unavailable`], if an earlier request got no reply and
+/// the store is unreachable now.
 pub(crate) const EARLIER_MAY_HAVE_HAPPENED: &str = "; an earlier attempt of the request may have been executed, so check the data before \
      repeating a change";
 
@@ -114,8 +114,8 @@ pub enum Error {
         name: Name,
         /// The first word of the rejection: `NOPERM`, `NOAUTH` or `WRONGPASS`.
         code: String,
-        /// The rest of the rejection. If a permission for keys is missing, this text also lists the
-        /// keys that the request needs.
+        /// The rest of the rejection. If the user lacks the permission for a key, this text also
+        /// lists the keys of the request.
         message: String,
         /// The rejected command, if it is known.
         command: Option<String>,
@@ -333,7 +333,7 @@ pub enum Error {
     #[error("call rejected: this client was shut down; create another client")]
     ShutDown,
 
-    /// The number of permits exceeds the maximum of one acquisition or of one semaphore.
+    /// More permits or elements than one call, or one semaphore, may have.
     #[error("invalid count for `{name}`: the maximum is {most}; use a smaller count")]
     TooMany {
         /// The name of the lock or of another primitive.
@@ -342,16 +342,16 @@ pub enum Error {
         most: u32,
     },
 
-    /// The timeout elapsed while another owner held `name`, too few permits were free, or a latch
-    /// was closed.
+    /// The timeout elapsed while another owner held `name`, while too few permits were free, or
+    /// while a latch was closed.
     #[error("timed out after {waited:?} waiting for `{name}`{}", why(holder.as_ref(), *by_this_client, *unset))]
     TimedOut {
         /// The name that the caller waited for.
         name: Name,
         /// How long the caller waited, rounded down to milliseconds.
         waited: Duration,
-        /// The holder at the last request. A holder with a count of 0 does not hold `name`, but is
-        /// the waiting writer at the head of the queue. `None` for permits and latches, because the
+        /// The holder at the last request. A holder with a count of 0 does not hold `name`, but
+        /// will be the next to acquire it. `None` for permits and latches, because the
         /// store does not return their holders.
         holder: Option<Holder>,
         /// Whether another guard of this client holds `name`. If so, the task may have waited for
@@ -441,7 +441,7 @@ pub enum Error {
     },
 }
 
-/// Formats the cause of a timeout, if it is known, and the remedy, for the end of a message.
+/// Returns the end of a timeout message: the cause, if it is known, and the remedy.
 fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     match holder {
         None if unset => ": the number of permits was never set; call set_if_absent".into(),

@@ -168,8 +168,8 @@ fn with(mut labels: Vec<Label>, key: &'static str, value: &'static str) -> Vec<L
     labels
 }
 
-/// An acquisition. If this value is dropped, the acquisition is recorded. An acquisition without a
-/// result is recorded as cancelled.
+/// Records an acquisition when this value is dropped. Without a result, the acquisition counts as
+/// cancelled.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
     labels: Vec<Label>,

@@ -15,7 +15,7 @@ use crate::{
     signals::{self, Signals},
 };
 
-/// The numbers of tasks that are measured. Each task has a lock of its own.
+/// The rate is measured once with each of these numbers of tasks. Each task has its own lock.
 const TASKS: [usize; 3] = [1, 16, 64];
 
 pub(crate) async fn bench(server: &Server, bench: &Bench) -> Result<u8, Exit> {

@@ -64,7 +64,7 @@ impl Forcible {
         as_text(&self.found)
     }
 
-    /// Returns each pair of a holder that was shown and a lock that this holder may hold.
+    /// Returns each holder that was shown, together with each lock that it may hold.
     fn holds(&self) -> Vec<(&Holder, &Lock)> {
         let of = |holder| self.locks.iter().map(move |lock| (holder, lock));
         self.found.holders.iter().flat_map(of).collect()

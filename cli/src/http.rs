@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest head and body of a request.
+/// The highest number of bytes in the head of a request, and in its body.
 const HEAD: usize = 8 * 1024;
 const BODY: usize = 64 * 1024;
 

@@ -288,7 +288,7 @@ fn as_line(found: &Inspection) -> String {
     format!("{name}\t{kind}\t{holders}\t{waiting} {waiters}\t{number}\t{next}\t{odd}")
 }
 
-/// Returns the title of the number of an object, which depends on the kind of the object.
+/// Returns what the number of an object of this kind means, as a title.
 fn number_title(kind: ObjectKind) -> &'static str {
     if kind == ObjectKind::Barrier { "generation" } else { "number" }
 }

@@ -1,5 +1,5 @@
-//! Why there is no connection, as a text for a person. The text is one line, contains no secret,
-//! and quotes at most a part of a text from a server.
+//! Why there is no connection, as a text for a person. The text is one line and contains no secret.
+//! A long quotation from a server is cut.
 
 use std::{fmt, io, sync::Arc};
 
@@ -239,8 +239,8 @@ impl ConnectFailure {
 }
 
 /// Returns whether `error` shows that the server is not a working primary. Such a server is a
-/// replica, or is still loading its data. Some servers put the code into the text of a script
-/// error.
+/// replica, or is still loading its data. If a script failed, some servers put the error code only
+/// into the text.
 pub(crate) fn cannot_be_primary(error: &ServerError) -> bool {
     is_read_only(error) || ["LOADING", "MASTERDOWN"].iter().any(|code| has_code(error, code))
 }

@@ -23,8 +23,8 @@ fn with_seeds(check: impl Fn(&mut Rng)) {
     let base = base.unwrap_or_else(|| asked_for.map_or(0, |_| fastrand::u64(..) >> 16));
     let seeds = match setting("LEASEHOLD_SEED") {
         Some(seed) => seed..seed + 1,
-        // `make fuzz` also runs n whole clients. One such run takes as long as 100 seeds in this
-        // file.
+        // With `SEEDS=n`, `make fuzz` also tests a whole client n times. Each of these tests takes
+        // as long as 100 seeds in this file.
         None => base..base + asked_for.map_or(FEW, |seeds| 100 * seeds),
     };
     for seed in seeds.clone() {

@@ -94,7 +94,7 @@ pub enum Hazard {
     ClockApart {
         /// Whether the clock of the server is ahead.
         ahead: bool,
-        /// The smallest possible difference.
+        /// The difference is at least this long.
         by: Duration,
     },
     /// Too few sentinels watch the primary. If one sentinel fails, no failover is possible.
@@ -110,24 +110,24 @@ pub enum Hazard {
         needed: usize,
     },
     /// No sentinel returns the address of the primary, so this client cannot follow a failover. For
-    /// example, no sentinel replies, all reject the login, or none knows the name.
+    /// example, no sentinel replies, all reject the login, or none knows the name of the primary.
     NoSentinel,
-    /// The server rejects writes: fewer replicas are connected than `min-replicas-to-write`.
+    /// The server rejects writes, because it has fewer replicas than `min-replicas-to-write`.
     TooFewReplicas,
-    /// A node of the cluster is unreachable: names in its slots cannot be locked.
+    /// A node of the cluster is unreachable, so names in its slots cannot be locked.
     NodeUnreachable {
         /// The slots of the node.
         slots: String,
         /// The cause.
         why: String,
     },
-    /// No node serves some slots of the cluster: names in these slots cannot be locked.
+    /// Some slots of the cluster have no node, so their names cannot be locked.
     SlotsWithoutNode {
         /// The first range of these slots.
         slots: String,
     },
-    /// The cluster was upgraded after this client connected. Newer clients use sharded channels, to
-    /// which this client does not subscribe.
+    /// The cluster was upgraded after this client connected. Clients that connect now use sharded
+    /// channels, to which this client does not subscribe.
     ChannelModeChanged,
     /// New connections to the address reach another server than the connection for commands.
     ServerMismatch,

@@ -1,4 +1,4 @@
-//! A mutex that ignores poisoning, because its data is consistent after each statement.
+//! A mutex that ignores poisoning. Its users keep the data consistent after each statement.
 
 use std::sync::{self, MutexGuard, PoisonError};
 

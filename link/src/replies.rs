@@ -4,8 +4,8 @@ use redis::{ServerError, Value};
 
 use crate::{failure::Failure, shown::shown};
 
-/// Codes that some servers hide in the text of a script error, whose own code is `ERR`. Each pair
-/// is a code, and a text that reveals this code.
+/// Codes that some servers show only in the text of a script error. The error itself has the code
+/// `ERR`. Each pair is a hidden code, and a text that reveals it.
 const HIDDEN: [(&str, &str); 9] = [
     ("MISCONF", "MISCONF"),
     ("NOPERM", "NOPERM"),

@@ -98,8 +98,8 @@ impl DoubleBarrier {
 #[derive(Debug)]
 #[must_use = "the member leaves as soon as this is dropped"]
 pub struct DoubleBarrierGuard {
-    // This field must come before `core`. Rust drops fields in order, and the release must be in
-    // flight when the drop of `core` ends the runtime.
+    // This field must come before `core`, so that Rust drops it first. Its drop starts the release,
+    // which the runtime thread still completes after the drop of the last `core`.
     inner: primitives::DoubleBarrierGuard,
     core: Arc<Core>,
 }

@@ -28,7 +28,7 @@ pub struct Client {
     core: Arc<Core>,
 }
 
-/// Writes the methods of a client that create an object.
+/// Writes the methods by which a client creates its objects.
 macro_rules! makes {
     ($(fn $name:ident() -> $object:ident;)+) => {$(
         #[doc = concat!("Does what [`Client::", stringify!($name), "`](crate::Client::",
@@ -272,7 +272,7 @@ impl Client {
         Ok(Throttle::new(Arc::clone(&self.core), self.core.client().throttle(name, pace)?))
     }
 
-    /// Returns the UUID of this client. The owners of its holds begin with this UUID.
+    /// Returns the UUID of this client, the prefix of the [owners](crate::Owner) of its holds.
     ///
     /// # Examples
     ///

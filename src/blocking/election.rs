@@ -59,7 +59,7 @@ impl Election {
         fn leader() -> Option<Leader>; "assert!(election.leader()?.is_none());"
     }
 
-    /// Does what [`Election::lead`](crate::Election::lead) does, but cannot stop the work.
+    /// Does what [`Election::lead`](crate::Election::lead) does, but a loss does not stop the work.
     ///
     /// # Errors
     ///
@@ -121,8 +121,8 @@ impl Election {
 #[derive(Debug)]
 #[must_use = "the leader steps down as soon as this is dropped"]
 pub struct Leadership {
-    // This field must come before `core`. Rust drops fields in order, and the release must be in
-    // flight when the drop of `core` ends the runtime.
+    // This field must come before `core`, so that Rust drops it first. Its drop starts the release,
+    // which the runtime thread still completes after the drop of the last `core`.
     inner: primitives::Leadership,
     core: Arc<Core>,
 }
@@ -144,7 +144,8 @@ impl Leadership {
         fn step_down(); "it.step_down()?.into_result()?;"
     }
 
-    /// Does what [`Leadership::run`](crate::Leadership::run) does, but cannot stop the work.
+    /// Does what [`Leadership::run`](crate::Leadership::run) does, but a loss does not stop the
+    /// work.
     ///
     /// The method never returns [`RunOutcome::Cancelled`].
     ///

@@ -1,9 +1,9 @@
 //! Macros that generate methods of the blocking API from a table. Each method blocks until the
 //! async method of the same name returns. A row of the table is a signature and an example.
 
-/// Writes methods that block. The type has the async object in its field `inner`, and the runtime
-/// in its field `core`. If a row ends with `, guard`, the method `guard` of the type converts the
-/// returned async guard. With `=> guard`, the method `guard` converts the async guard inside an
+/// Writes methods that block. The blocking type has the async object in its field `inner`, and the
+/// runtime in its field `core`. If a row ends with `, guard`, the method `guard` of the blocking
+/// type converts the returned async guard. With `=> guard`, it converts the guard inside an
 /// `Option`. `$object` is the code that creates the object in the examples.
 macro_rules! waits {
     ($of:ident, $object:tt:
@@ -28,7 +28,7 @@ macro_rules! waits {
 }
 
 /// Implements `Clone` and `Debug` for an object with the fields `core` and `inner`. `derive` would
-/// require that the element types `$of` implement both traits, too.
+/// do so only if the element types `$of` implement these traits.
 macro_rules! shares {
     ($type:ident<$($of:ident),+; $($codec:ident),+>) => {
         impl<$($of,)+ $($codec: Clone),+> Clone for $type<$($of,)+ $($codec),+> {
@@ -162,7 +162,7 @@ macro_rules! sets {
 }
 
 /// Writes methods that block and consume a guard. If a task of an async runtime calls such a
-/// method, a background task does what the text `$instead` describes.
+/// method, a background task ends the hold. For this case, the docs say that the task `$instead`.
 macro_rules! ends {
     ($of:ident, $object:tt, $instead:literal:
         $(fn $name:ident($($arg:ident: $type:ty),*); $($example:literal)+)+
@@ -204,7 +204,7 @@ macro_rules! loses {
 macro_rules! runs {
     ($of:ident, $object:tt: fn run(&self) -> $context:ty; $($example:literal)+) => {
         #[doc = concat!("Does what [`", stringify!($of), "::run`](crate::", stringify!($of),
-            "::run) does, but cannot stop the work.")]
+            "::run) does, but a loss does not stop the work.")]
         ///
         /// # Errors
         ///
@@ -217,7 +217,7 @@ macro_rules! runs {
     };
     ($of:ident, $object:tt: fn run(self) -> $context:ty; $($example:literal)+) => {
         #[doc = concat!("Does what [`", stringify!($of), "::run`](crate::", stringify!($of),
-            "::run) does, but cannot stop the work.")]
+            "::run) does, but a loss does not stop the work.")]
         ///
         /// The method never returns [`RunOutcome::Cancelled`](crate::RunOutcome::Cancelled).
         #[doc = $crate::primitives::thread_example!($object: $($example),+)]
@@ -262,8 +262,8 @@ macro_rules! guards {
         #[derive(Debug)]
         #[must_use = "what the guard holds is released as soon as the guard is dropped"]
         pub struct $guard {
-            // This field must come before `core`. Rust drops fields in order, and the releases must
-            // be in flight when the drop of `core` ends the runtimes.
+            // This field must come before `core`, so that Rust drops it first. Its drop starts the
+            // releases, which the runtime threads still complete after the drop of `core`.
             inner: $crate::$guard,
             core: Cores,
         }
@@ -313,8 +313,8 @@ mod tests {
 
     fn stream<T: Debug>() {}
 
-    /// `derive(Clone, Debug)` would require that `Job` implements both traits. So the types
-    /// implement both traits by hand.
+    /// With `derive(Clone, Debug)`, these types would have both traits only if `Job` had them, too.
+    /// So the types implement both traits by hand.
     #[test]
     fn objects_can_be_cloned_even_if_their_elements_cannot() {
         object::<crate::Map<Job, Job>>();

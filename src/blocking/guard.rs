@@ -36,8 +36,8 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "what the guard holds is released as soon as the guard is dropped"]
 pub struct Guard<K, B = ()> {
-    // This field must come before `core`. Rust drops fields in order, and the release must be in
-    // flight when the drop of `core` ends the runtime.
+    // This field must come before `core`, so that Rust drops it first. Its drop starts the release,
+    // which the runtime thread still completes after the drop of the last `core`.
     inner: primitives::Guard<K>,
     core: Arc<Core>,
     bound: B,
@@ -99,7 +99,7 @@ impl<K, B> Guard<K, B> {
         core.wait(inner.release())?
     }
 
-    /// Does what [`Guard::run`](crate::Guard::run) does, but cannot stop the work.
+    /// Does what [`Guard::run`](crate::Guard::run) does, but a loss does not stop the work.
     ///
     /// The method never returns [`RunOutcome::Cancelled`].
     ///
@@ -111,7 +111,7 @@ impl<K, B> Guard<K, B> {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(self, work: impl FnOnce(&LockContext) -> T) -> RunOutcome<T> {
-        // `_bound` must live until the release. As long as it lives, this thread can re-enter the
+        // `_bound` must live until the release, because without it, `work` could not re-enter the
         // hold.
         let Self { inner, core, bound: _bound } = self;
         core.run(&inner.holding(), work, inner.release_after_run())

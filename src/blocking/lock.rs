@@ -229,8 +229,8 @@ impl<K> Lock<K> {
     }
 }
 
-/// Methods whose guard owns the hold. The guard can move to another thread. If a thread acquires
-/// the lock twice, it waits for itself.
+/// Methods whose hold belongs to the guard, not to the thread. So the guard can move to another
+/// thread, and a thread that acquires the lock twice by these methods waits for itself.
 impl<K> Lock<K> {
     /// Acquires the lock as [`Lock::acquire`](crate::Lock::acquire) does.
     ///
@@ -297,7 +297,7 @@ impl<K> Lock<K> {
 /// [`on_loss`](crate::Lock::on_loss). The work must check its [`LockContext`] before each side
 /// effect.
 impl<K> Lock<K> {
-    /// Does what [`Lock::run`](crate::Lock::run) does, but cannot stop the work.
+    /// Does what [`Lock::run`](crate::Lock::run) does, but a loss does not stop the work.
     ///
     /// # Errors
     ///
@@ -412,8 +412,8 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    /// In an earlier version, a thread could wait for itself. The thread had lost its write hold,
-    /// and acquired the write side again during its read hold.
+    /// In an earlier version, a thread waited for itself if it had lost its write hold, still had a
+    /// read hold, and acquired the write side again.
     #[test]
     fn thread_with_a_read_hold_cannot_reacquire_its_lost_write_hold() {
         let store = MemoryStore::new();
@@ -457,7 +457,7 @@ mod tests {
         assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
     }
 
-    /// In an earlier version, a reentry ignored its higher number of required replicas.
+    /// In an earlier version, a reentry did not wait for the replicas that it required.
     #[test]
     fn reentry_with_more_replicas_needs_their_acknowledgement() {
         let store = MemoryStore::new();

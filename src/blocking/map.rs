@@ -122,13 +122,13 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
             "orders.lock(\"42\")?.acquire()?.write([orders.removal(\"42\")?])?;"
     }
 
-    /// Does what [`Map::get_or_insert_with`](crate::Map::get_or_insert_with) does, but cannot stop
-    /// `compute`.
+    /// Does what [`Map::get_or_insert_with`](crate::Map::get_or_insert_with) does, but a
+    /// loss does not stop `compute`.
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`Error::InsideAsync`] if a task of an async runtime calls
-    /// this method.
+    /// The errors of the async method, and [`Error::InsideAsync`] if a task of an async runtime
+    /// calls this method.
     #[doc = thread_example!("let orders = client.map::<u32, u32>(\"orders\")?;":
         "use leasehold::Error;",
         "let total = orders.get_or_insert_with(&42, Duration::from_secs(5), || Ok::<_, Error>(7))?;",

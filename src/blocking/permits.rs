@@ -103,8 +103,8 @@ impl ExpirableSemaphore {
             "assert!(permits.lease_of(guard.ids()[0])?.is_some());"
     }
 
-    /// Does what [`ExpirableSemaphore::run`](crate::ExpirableSemaphore::run) does, but cannot stop
-    /// the work.
+    /// Does what [`ExpirableSemaphore::run`](crate::ExpirableSemaphore::run) does, but a loss does
+    /// not stop the work.
     ///
     /// # Errors
     ///

@@ -96,8 +96,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
 #[derive(Debug)]
 #[must_use = "the element goes back to the queue as soon as the claim is dropped"]
 pub struct Claim<T> {
-    // This field must come before `core`. Rust drops fields in order, and the release must be in
-    // flight when the drop of `core` ends the runtime.
+    // This field must come before `core`, so that Rust drops it first. Its drop starts the release,
+    // which the runtime thread still completes after the drop of the last `core`.
     inner: primitives::Claim<T>,
     core: Arc<Core>,
 }

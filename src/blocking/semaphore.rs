@@ -76,7 +76,7 @@ impl Semaphore {
         fn delete() -> bool; "assert!(printers.delete()?);"
     }
 
-    /// Does what [`Semaphore::run`](crate::Semaphore::run) does, but cannot stop the work.
+    /// Does what [`Semaphore::run`](crate::Semaphore::run) does, but a loss does not stop the work.
     ///
     /// # Errors
     ///

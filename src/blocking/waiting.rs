@@ -25,8 +25,8 @@ use crate::{
     primitives::Loss,
 };
 
-/// How long the runtime thread completes background releases before it ends. The time begins when
-/// the program has dropped the last client, object and guard.
+/// The longest time for which the runtime thread waits for background releases before it ends. The
+/// time begins when the program has dropped the last client, object and guard.
 const LAST_RELEASES: Duration = Duration::from_secs(1);
 
 /// An async client, and the runtime thread on which it runs. All objects and guards of the client
@@ -111,8 +111,8 @@ impl Core {
 }
 
 impl Drop for Running {
-    /// Does not wait for the releases. The last guard may be dropped in an async task, which must
-    /// not block.
+    /// Lets the runtime thread complete the releases, but does not wait for it: the last guard may
+    /// be dropped in an async task, which must not block.
     fn drop(&mut self) {
         if let Some(last) = self.last.take() {
             // If the runtime thread has already ended, there is nothing to do. This happens only at
@@ -190,8 +190,8 @@ fn is_inside_async() -> bool {
             Poll::Ready(draw) => draws.push(draw),
         }
     };
-    // Each draw restores the budget to its value before that draw. So the first draw must be
-    // dropped last.
+    // The drop of a draw restores the budget to its value before that draw. So the first draw must
+    // be dropped last.
     while draws.pop().is_some() {}
     ran_dry
 }

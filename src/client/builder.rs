@@ -87,7 +87,7 @@ impl<Made> ClientBuilder<Made> {
     /// shorter than the command timeout, a call may time out while its connection stays open.
     ///
     /// A change of a semaphore or a latch is retried for at most 30 s, because the store recognizes
-    /// a repeated change for one minute.
+    /// a repeated change only for one minute.
     ///
     /// # Examples
     ///
@@ -108,7 +108,7 @@ impl<Made> ClientBuilder<Made> {
     }
 
     /// Sets how long [`LockGuard::release`](crate::LockGuard::release) waits for a reply. Default:
-    /// 5 s. Then the call returns an error, and the release continues in the background.
+    /// 5 s. After that, the call returns an error, and the release continues in the background.
     ///
     /// # Examples
     ///
@@ -221,10 +221,10 @@ impl<Made> ClientBuilder<Made> {
 
     /// Sets how long a server may be silent before its connection is closed. Default: 3 s.
     ///
-    /// If a request waits and no reply to any request arrives for this time, or at most a quarter
-    /// longer, the client closes the connection. It also closes the connection if one request waits
-    /// for twice this time while other requests get replies. The server may have executed the
-    /// waiting requests. The client retries them on the next connection, or withdraws them.
+    /// If a request waits, and no reply to any request arrives for this time, the client closes the
+    /// connection, at most a quarter of this time later. It also closes the connection if one
+    /// request waits for twice this time while other requests get replies. The server may have
+    /// executed the waiting requests. The client retries or withdraws them on the next connection.
     ///
     /// # Examples
     ///
@@ -301,9 +301,9 @@ impl<Made> ClientBuilder<Made> {
     ///
     /// An address such as `10.0.0.7:6379` may be valid only inside the network of the servers. The
     /// function takes the announced `host:port`, and returns the `host:port` for this client, or
-    /// `None` to use the announced address. In the URL of a cluster, the addresses are also
-    /// translated, but in other URLs, the addresses are not. Tasks of the runtime call the
-    /// function, so it must not block. If the server is unreachable, the client calls it again.
+    /// `None` to use the announced address. The function also translates addresses in the URL of a
+    /// cluster, but not those in other URLs. Tasks of the runtime call the function, so it must not
+    /// block. If the server is unreachable, the client calls the function again.
     ///
     /// # Examples
     ///

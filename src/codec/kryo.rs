@@ -27,8 +27,8 @@ const BOOLEAN: u8 = 5;
 const LONG: u8 = 9;
 const DOUBLE: u8 = 10;
 
-/// The maximum length of an ASCII text that Kryo writes without a length. The minimum is two
-/// characters.
+/// Kryo writes an ASCII text without its length if the text has two characters at least, and this
+/// number of characters at most.
 const SHORT: usize = 32;
 
 impl Codec<String> for Kryo5Text {

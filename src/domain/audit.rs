@@ -7,7 +7,7 @@ use super::{
     client_info::{decoded, encoded, in_utc},
 };
 
-/// The longest description of the caller in a record, in characters.
+/// The maximum length of the field `by` of a record, in characters.
 const LONGEST_BY: usize = 256;
 
 /// The record of a hold that a client released by force: see [`Lock::force_release_owner`].

@@ -43,8 +43,8 @@ pub(crate) enum Share {
 pub(crate) enum Ending {
     /// The element goes back to the head of the queue.
     Back,
-    /// The element that the claim took at `taken_at` is done. If the store executed the request of
-    /// the claim a second time, the claim may have another element, which goes back.
+    /// The element that the claim took at `taken_at` is done. If the store executed the request for
+    /// an element twice, the claim may now have another element, which goes back.
     Done { taken_at: u64 },
     /// The element that the claim took at `taken_at` is set aside, because the codec cannot read
     /// it. Another element of the claim goes back, as for `Done`.
@@ -74,7 +74,7 @@ impl Share {
     /// The whole lock, with one token.
     pub(crate) const FENCED: Self = Self::Whole { tokens: 1 };
 
-    /// Returns the share to request after the caller has `waited`. `in_line` is the number of
+    /// Returns the share to request after a wait of length `waited`. `in_line` is the number of
     /// waiters of this process behind the caller.
     pub(crate) fn now(self, waited: Duration, in_line: impl FnOnce() -> usize) -> Self {
         match self {
@@ -249,8 +249,8 @@ pub(crate) enum RemoteWaiters {
     /// Other clients are subscribed to the releases. They may be waiting, and may have queue
     /// entries.
     Listeners,
-    /// No client is queued, but clients without a queue entry listen. For this time, the releasing
-    /// client lets them acquire first.
+    /// No client is queued, but clients without a queue entry are subscribed to the releases. For
+    /// this time, the releasing client lets them acquire first.
     Outsiders(Duration),
     /// A yield window of this length began. After this window, the client at the head of the queue
     /// may acquire.

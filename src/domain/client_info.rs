@@ -14,7 +14,7 @@ use super::{Owner, name::on_one_line};
 /// Maximum number of holds that a client publishes. It publishes the oldest holds.
 pub(crate) const MOST_HOLDS: usize = 100;
 
-/// The longest reason that is published, in bytes.
+/// The maximum length of a published reason, in bytes.
 const LONGEST_REASON: usize = 128;
 
 const SECONDS_PER_DAY: u64 = 86_400;

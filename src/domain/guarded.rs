@@ -241,7 +241,7 @@ impl Value {
         }
     }
 
-    /// Returns the bytes, or the bytes of a status.
+    /// Returns the bytes of [`Bytes`](Self::Bytes) or of a [`Status`](Self::Status).
     ///
     /// # Examples
     ///
@@ -284,7 +284,7 @@ impl Value {
         }
     }
 
-    /// Returns the bytes, or the bytes of a status, without a copy.
+    /// Does what [`as_bytes`](Self::as_bytes) does, but consumes the value and copies nothing.
     ///
     /// # Examples
     ///

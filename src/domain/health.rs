@@ -36,7 +36,7 @@ pub struct Health {
     /// The `maxmemory-policy` of the server, if the server reports it. Any policy except
     /// `noeviction` may evict locks.
     pub eviction_policy: Option<String>,
-    /// The state of each server that executes commands. In a cluster, the primaries do so.
+    /// The state of each server that executes commands: in a cluster, of each primary.
     pub nodes: Vec<NodeHealth>,
     /// The hazards that the client has found at the connections or by this health check. The client
     /// logs a warning when a hazard appears. If a hazard prevents every lock, it is also the
@@ -71,7 +71,7 @@ impl Health {
         self.unavailable_reason.is_none()
     }
 
-    /// Makes a health from the reports of the servers. The caller sets the fields that only the
+    /// Makes a `Health` from the reports of the servers. The caller sets the fields that only the
     /// client knows.
     pub(crate) fn of(about: About) -> Self {
         Self {

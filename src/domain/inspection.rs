@@ -7,7 +7,7 @@ use super::{Holder, Name, Owner};
 /// The length of Redisson's hash of a key, in bytes.
 const HASH: usize = 22;
 
-/// The last words in the names of synchronizers that belong to a key of a map or an element of a
+/// How the name of a synchronizer ends if it belongs to a key of a map or to an element of a
 /// set.
 const OF_KEYS: [&str; 6] =
     ["lock", "fairlock", "rw_lock", "semaphore", "permitexpirablesemaphore", "countdownlatch"];
@@ -39,8 +39,8 @@ pub struct Inspection {
     /// double barrier, each member inside is a holder. Redisson stores no holders of a plain
     /// semaphore.
     pub holders: Vec<Holder>,
-    /// The known waiters in order, at most a thousand: clients of Leasehold in the queue, tasks and
-    /// threads that wait for a fair lock, and members that wait at a barrier.
+    /// The known waiters in order, at most a thousand: queued clients and waiting writers of
+    /// Leasehold, tasks and threads that wait for a fair lock, and members that wait at a barrier.
     pub waiters: Vec<Waiter>,
     /// How many connections are subscribed to the releases of the object. Most waiters of Redisson
     /// appear only in this number.
@@ -61,7 +61,7 @@ pub struct Inspection {
     /// holder by hand. If so, no writer can acquire the lock until the key expires.
     pub is_left_over: bool,
     /// The time until `leasehold run --once-per` may start its command again. `None` if the command
-    /// may start now, or if the Redis user may not read the key of the record.
+    /// may start now, or if the Redis user may not read the key that stores this time.
     pub next_start_in: Option<Duration>,
 }
 
@@ -132,7 +132,7 @@ impl Inspection {
     }
 }
 
-/// Returns the collection in a name `COLLECTION:HASH:KIND` of a synchronizer of one key.
+/// Returns the `COLLECTION` if `name` has the form `COLLECTION:HASH:KIND`.
 fn collection_of(name: &str) -> Option<&str> {
     let (rest, kind) = name.rsplit_once(':')?;
     let (slot, hash) = rest.rsplit_once(':')?;
@@ -217,8 +217,8 @@ impl fmt::Display for ObjectKind {
 pub struct Waiter {
     /// The owner of the hold that the waiter will get.
     pub owner: Owner,
-    /// How long the waiter has waited. `None` for a waiter of a fair lock, and for a waiter that
-    /// has let a yield window pass.
+    /// How long the waiter has waited. `None` for a waiter of a fair lock, for a member of a
+    /// barrier, and for a waiter that has let a yield window pass.
     pub waited: Option<Duration>,
     /// Whether a waiter of a fair lock is late with its next request: a waiter of Leasehold after
     /// 5 s, a waiter of Redisson after its deadline. The next request of any client removes an

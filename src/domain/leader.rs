@@ -48,7 +48,7 @@ impl PartialEq for Leader {
 impl Eq for Leader {}
 
 impl Leader {
-    /// Makes a leader whose record has this term, value and time since the Unix epoch.
+    /// Makes a leader. Its `record` has the term, the value, and the beginning in Unix time.
     pub(crate) fn new(
         owner: Owner,
         remaining: Option<Duration>,

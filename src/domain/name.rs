@@ -8,7 +8,7 @@ use std::{
 
 use super::hashed::hash_of;
 
-/// The longest name in bytes.
+/// The maximum length of a name, in bytes.
 const MAX_BYTES: usize = 512;
 
 /// The prefix of Leasehold's own keys. A lock with such a name could have the same key as the queue

@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Election,
     /// Members that wait for each other.
     Barrier,
-    /// A list. One client at a time claims an element.
+    /// A list. Each element has at most one claim at a time.
     Queue,
     /// Members that wait for each other when they enter, and again when they leave.
     DoubleBarrier,
@@ -94,7 +94,7 @@ pub(crate) enum WaiterRecord {
     EntryPerTask,
     /// The client has an entry, which expires when the client stops sending requests.
     ExpiringEntry,
-    /// The requests of a client that has waited for a second contain the waiting time.
+    /// After a wait of one second, each request of the client contains the waiting time.
     WaitingTime,
     /// The store does not know which clients wait.
     Nothing,
@@ -155,8 +155,8 @@ impl Kind {
 pub(crate) struct Object {
     pub(crate) name: Name,
     pub(crate) kind: Kind,
-    /// For kinds in which each task has its own queue entry, the task that waits for the object or
-    /// holds it. Tasks that wait for such a kind share no request slot, no subscription and no
+    /// The task that waits for the object or holds it, for kinds in which each task has its own
+    /// queue entry. Tasks that wait for such a kind share no request slot, no subscription and no
     /// grant.
     pub(crate) task: Option<Owner>,
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::name::on_one_line;
 
-/// The longest owner in bytes.
+/// The maximum length of an owner, in bytes.
 const MAX_BYTES: usize = 512;
 
 /// The owner of a hold: `<client uuid>:<number>`, as Redisson writes it.

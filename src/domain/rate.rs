@@ -22,7 +22,7 @@ pub struct Rate {
     pub permits: u64,
     /// The length of an interval. Redis counts in milliseconds.
     pub interval: Duration,
-    /// Whether each client gets this number of permits. If not, all clients share the permits.
+    /// Whether each client gets its own `permits`. If not, all clients share the permits.
     pub per_client: bool,
     /// If the limiter gets no request for this time, Redis removes it and its rate.
     pub idle_ttl: Option<Duration>,

@@ -38,9 +38,9 @@ impl From<Stamp> for Instant {
     }
 }
 
-/// A difference of the two clocks below this limit is no suspension. The suspended time is the
-/// difference of two clocks, which are read one after the other. A small difference is only the
-/// time between the two readings.
+/// A suspended time below this limit counts as zero. The suspended time is the difference between
+/// two clocks of the machine, which are read one after the other. A small difference may be only
+/// the time between the two readings.
 const BETWEEN_READINGS: Nanos = 1_000_000;
 
 /// Nanoseconds as an integer, because every operation reads the clock, and a `Duration` takes 25
@@ -79,8 +79,8 @@ impl Clock {
         }
     }
 
-    /// Returns when a tokio timer for `moment` must fire. If the machine is suspended before then,
-    /// the timer fires late.
+    /// Converts `moment`, a time of this clock, to the time at which a tokio timer must fire. If
+    /// the machine is suspended before then, the timer fires late.
     pub(crate) fn timer(&self, moment: Instant) -> Instant {
         Instant::now() + moment.saturating_duration_since(self.now())
     }
@@ -130,7 +130,7 @@ mod tests {
         // then the clock has counted both times
         assert_eq!(clock.now() - start, Duration::from_secs(3_601));
 
-        // and a timer for a moment that is over fires now
+        // and a timer for a past moment fires now
         assert_eq!(clock.timer(start + Duration::from_secs(60)), Instant::now());
     }
 

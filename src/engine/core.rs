@@ -44,8 +44,8 @@ pub(crate) struct Core {
 
 impl Core {
     /// Notes that a caller begins a request. The caller then checks whether the client is shut
-    /// down. Because of the fences, either the caller notices the shutdown, or the shutdown counts
-    /// the caller.
+    /// down. This memory fence and that of `asking` ensure that either the caller notices the
+    /// shutdown, or the shutdown counts the caller.
     pub(super) fn begins_to_ask(&self) {
         self.asking.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -58,9 +58,8 @@ impl Core {
     }
 
     /// Notes that the store has replied to the release of `claim`. The last request of the release
-    /// was sent at `asked_at`, when a server had been replaced `moves` times. If another server has
-    /// been replaced since then, the release is repeated, because the new server may not have
-    /// received it.
+    /// was sent at `asked_at`, after `moves` replacements of a server. If a server was replaced
+    /// since then, the release is repeated, because the new server may not have received it.
     pub(super) fn has_released(
         &self,
         claim: &Claim,
@@ -81,7 +80,7 @@ impl Core {
         self.pending.queue_again(self.recent.may_be_held(self.clock.now()));
     }
 
-    /// Returns for how many names the client repeats requests.
+    /// Returns how many waiters of the client repeat requests: usually one for each name.
     pub(super) fn names_waited_for(&self) -> u32 {
         u32::try_from(Arc::strong_count(&self.waited_for)).unwrap_or(u32::MAX) - 1
     }

@@ -73,7 +73,7 @@ impl Counters {
             Ended::Lost(LostReason::MaxHold) => (&self.lost_max_hold, "max_hold"),
             Ended::Lost(LostReason::NotOwned) => (&self.lost_not_owned, "not_owned"),
             Ended::Lost(LostReason::ShutDown) => (&self.lost_shut_down, "shut_down"),
-            // These reasons are not losses, so they are not counted as losses.
+            // `Released` is not a loss. A release in doubt counts as `Unanswered`.
             Ended::Lost(LostReason::Released | LostReason::InDoubt) => return,
         };
         count.add(1);
@@ -86,7 +86,7 @@ impl Counters {
         metrics::handed_over(claim);
     }
 
-    /// Counts an acquisition until it ends or is dropped.
+    /// Counts an acquisition as waiting until the returned value is dropped.
     pub(super) fn waits(&self, object: &Object, fenced: bool) -> Wait<'_> {
         self.waiting.add(1);
         Wait { counters: self, acquisition: Acquisition::waits(object, fenced) }
@@ -132,7 +132,7 @@ impl Counters {
     }
 }
 
-/// A caller that waits.
+/// An acquisition that counts as waiting until this value is dropped.
 pub(super) struct Wait<'a> {
     counters: &'a Counters,
     acquisition: Acquisition,

@@ -6,9 +6,9 @@ use crate::store::{Event, Subscriber};
 impl Subscriber<Event> for Engine {
     fn receive(&self, event: Event) {
         match &event {
-            // If this client holds `object`, another client may have released this hold by force.
-            // Soon after the grant, the message may also be a late message about the previous hold.
-            // So the watchdog checks in the store whether the hold still exists.
+            // If this client holds `object`, the event may mean that another client has released
+            // this hold by force. It may also be a late event about the previous hold. So the
+            // watchdog checks in the store whether the hold still exists.
             Event::Freed { object, .. } | Event::Subscribed(object, _) => {
                 self.contention.grant(object).iter().for_each(|id| self.watchdog.ask_about(*id));
             }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     /// Once, a release was in flight when the server was replaced. The client did not repeat the
-    /// release, because its task was polled only later.
+    /// release, because the releasing task was polled only after the replacement.
     #[tokio::test(start_paused = true)]
     async fn release_in_flight_is_repeated_at_the_new_server() {
         let memory = MemoryStore::new();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// Once, the client repeated a release at a new server. When this server was replaced, too, the
-    /// client had forgotten the release, because the release counted as much older.
+    /// client had forgotten the release, because a later release made it look too old.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_survives_a_second_change_of_server() {
         const LONG: Duration = Duration::from_secs(120);

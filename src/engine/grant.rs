@@ -27,8 +27,8 @@ pub(crate) struct Grant {
     pub(crate) unsure: bool,
     /// Whether other clients want the lock, as far as this client knows.
     pub(crate) contended: bool,
-    /// For how long the grant may pass from hold to hold in this process. For a fenced lock, the
-    /// number of tokens of the grant limits the number of its holds.
+    /// How often, and for how long, the grant may still pass to another hold in this process. For a
+    /// fenced lock, each hold needs one of the tokens that came with the grant.
     pub(crate) budget: LocalBudget,
     /// The token of the current hold. The next hold has the next token.
     pub(crate) token: Option<Token>,
@@ -59,7 +59,7 @@ impl ReplicationStatus {
 /// The local budget that is left to a grant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalBudget {
-    /// The remaining number of holds.
+    /// How many more holds the grant may pass to.
     pub(crate) turns: u32,
     pub(crate) until: Stamp,
 }

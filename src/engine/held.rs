@@ -55,8 +55,8 @@ impl Held {
         let shared = hold.object().traits().is_shared();
         let among_many = if shared { hold.one_share_less_of_many() } else { None };
         if shared && among_many.is_none() && hold.may_be_shared(now) {
-            // If a waiting task runs during this pause, it gets a share without a request. With
-            // this pause, tasks that only acquire and release are eight times as fast.
+            // If a waiting task runs during this pause, it gets a share without a request. The
+            // pause makes tasks that only acquire and release eight times as fast.
             pause().await;
             (now, believed) = look();
         }
@@ -66,7 +66,7 @@ impl Held {
             if engine.pass_on(hold, now) {
                 return Ok(ReleaseResult::Released);
             }
-            // The future is boxed, so that a call without a request moves a sixth of the bytes.
+            // The future is boxed, so that a release without a request copies a sixth of the bytes.
             return Box::pin(engine.free(hold, believed, now)).await;
         }
         if let Err(reason) = believed {
@@ -141,8 +141,8 @@ impl Watch {
         &self.hold.grant.claim
     }
 
-    /// Notes that the grant must not be handed off. The user may use the owner of this hold in
-    /// other requests.
+    /// Notes that the grant must not be handed off, because the caller may use the owner of this
+    /// hold in other requests.
     pub(crate) fn forbid_handoff(&self) {
         self.hold.forbid_handoff();
     }
@@ -430,8 +430,8 @@ mod tests {
         }
     }
 
-    /// Once, a reentry with a rejected login was repeated until the lease ended, like a pending
-    /// release.
+    /// Once, if the server rejected the login, the client retried a reentry until the lease ended,
+    /// as it retries a pending release.
     #[tokio::test(start_paused = true)]
     async fn reentry_returns_a_rejected_login_at_once() {
         let store = MemoryStore::new();

@@ -44,7 +44,7 @@ pub(crate) struct Hold {
     /// Whether the watchdog renews the lease. Otherwise the lease is fixed.
     pub(super) renewed: bool,
     pub(super) entered_at: Stamp,
-    /// The end by `max_hold`, which no renewal extends.
+    /// When the hold must end because of `max_hold`. No renewal extends this time.
     pub(super) must_end_at: Option<Stamp>,
     /// Why the caller holds the object, in words for operators.
     pub(super) reason: Option<Arc<str>>,
@@ -64,11 +64,11 @@ struct State {
     asked_at: Stamp,
     /// Whether the last renewal failed.
     doubted: bool,
-    /// How often the grant became unfit for a hand-off. The causes are another share, a read hold
-    /// of the same owner, and a user that has read the owner.
+    /// How many events forbid a hand-off of the grant. Such an event is another share, a read hold
+    /// of the same owner, or a caller that has read the ids of its permits.
     more: u32,
-    /// How many guarded writes may be in flight. The store accepts each of these writes under any
-    /// hold of the same owner.
+    /// How many guarded writes have no reply, and so may still be in flight. The store accepts such
+    /// a write under any hold of the same owner.
     writes: u32,
     /// How many replicas are known to have the grant.
     replication: ReplicationStatus,
@@ -286,7 +286,7 @@ impl Hold {
         state.replication = ReplicationStatus::counted(most, moves);
     }
 
-    /// Notes that a renewal failed, so that the store may or may not have executed it.
+    /// Notes that a renewal failed. The store may or may not have executed it.
     pub(crate) fn doubt(&self) {
         let first = !std::mem::replace(&mut self.state.lock().doubted, true);
         if first {
@@ -343,7 +343,7 @@ impl Hold {
             (state.leased_at, state.asked_at, state.replication);
         let budget =
             LocalBudget { turns: self.grant.budget.turns.saturating_sub(1), ..self.grant.budget };
-        // A task waited in this process, so other clients may wait, too, and `contended` is set.
+        // `contended` is set: a task of this process waited, so other clients may wait, too.
         let token = self.grant.token.and_then(|token| token.checked_add(1));
         let before = self.grant.clone();
         let next =
@@ -366,7 +366,7 @@ impl Hold {
         lasts && fresh && sound && state.writes == 0
     }
 
-    /// Notes that the grant must not be handed off. Its owner may be used for more than this hold.
+    /// Notes that the grant must not be handed off: its owner may be used for more than this hold.
     pub(super) fn forbid_handoff(&self) {
         self.state.lock().more += 1;
     }
@@ -385,8 +385,8 @@ impl Hold {
         self.object().traits().is_shared() || self.is_read_under_write()
     }
 
-    /// Whether the lease of this write hold has ended, although a read hold may keep the lock in
-    /// the store.
+    /// Whether the lease of this write hold has ended, but a read hold of the same owner may keep
+    /// the lock in the store.
     pub(super) fn may_outlast_its_lease(&self) -> bool {
         let over = self.state.lock().over;
         let by_time = matches!(over, Some(LostReason::Expired | LostReason::MaxHold));

@@ -13,7 +13,7 @@ use crate::domain::Failure;
 pub(crate) struct Limits {
     /// The timeout of a call that does not wait until an object is free, such as `try_acquire`.
     pub(crate) request: Duration,
-    /// The timeout of an awaited release. A background task then continues the release.
+    /// The timeout of an awaited release. After it, a background task continues the release.
     pub(crate) release: Duration,
     /// The timeout of the release after work under a lock. It is short, because the result of the
     /// work should not wait for the release.

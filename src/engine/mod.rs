@@ -176,8 +176,8 @@ impl Engine {
         engine
     }
 
-    /// Starts the background tasks, unless they already run. Returns an error if the client is shut
-    /// down, or if the caller has no runtime.
+    /// Starts the background tasks of the engine and of its store, unless they already run. Returns
+    /// an error if the client is shut down, or if the caller has no runtime.
     pub(crate) fn ready(&self) -> Result<(), Error> {
         if self.core.open.is_closed() {
             return Err(Error::ShutDown);
@@ -219,7 +219,7 @@ impl Engine {
         self.runs.load(Ordering::Acquire)
     }
 
-    /// Returns the health of the client and of the store, for which it sends a request.
+    /// Sends a health check, and returns the health of the client and of the store.
     pub(crate) async fn health(&self) -> Health {
         let start = Instant::now();
         let looked = match Handle::try_current() {
@@ -261,9 +261,9 @@ impl Engine {
         }
     }
 
-    /// Shuts the client down within `max_wait`. Rejects new acquisitions, waits for holds and
-    /// requests in flight, revokes the remaining holds, and completes pending releases. Returns the
-    /// number of revoked holds, and the number of releases that are not completed.
+    /// Shuts the client down within `max_wait`. Rejects new acquisitions, waits until holds and
+    /// requests in flight end, revokes the remaining holds, and completes pending releases. Returns
+    /// the number of revoked holds, and the number of releases that are not completed.
     pub(crate) async fn shut_down(&self, max_wait: Duration) -> (usize, usize) {
         let start = Instant::now();
         let max_wait = max_wait.min(LONGEST_TIMEOUT);
@@ -282,8 +282,8 @@ impl Engine {
         (taken, left)
     }
 
-    /// Returns the number of releases that are not completed. A request in flight counts, because
-    /// the store may have granted it.
+    /// Returns the number of releases that are not completed. A request in flight counts as one,
+    /// because the store may have granted the request.
     fn incomplete(&self) -> usize {
         self.core.asking() + self.core.pending.queued()
     }

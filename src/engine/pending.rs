@@ -43,18 +43,18 @@ pub(crate) struct Withdrawal {
     /// If a request may still be in flight: how often the release has already run. The release runs
     /// again, because the store may execute that request later.
     pub(crate) looks: Option<usize>,
-    /// The hold that ends with this release, if waiters wait for its end.
+    /// The released hold, if it counts as present until the store has replied to this release.
     pub(crate) hold: Option<Arc<Hold>>,
-    /// Whether a grant may still come after the release has found a hold. That hold may be a
-    /// reservation, or the grant of a later request.
+    /// Whether to release again, even if the release has found a hold. That hold may be a
+    /// reservation, or the grant of a later request, so an earlier request may still be granted.
     pub(crate) more: bool,
 }
 
 impl PendingRelease {
     /// Returns the release of `hold`, for the background task to send from `now` on.
     pub(crate) fn of(hold: &Arc<Hold>, mode: ReleaseMode, now: Instant) -> Self {
-        // With `Forget`, the release is not repeated for a late grant, because such a grant ends
-        // with its lease.
+        // After `Forget`, the store rejects later requests of this owner. So no late grant can
+        // come, and the release is not repeated.
         let unsure = hold.grant.unsure && mode != ReleaseMode::Forget;
         Self::Release(Withdrawal {
             claim: hold.claim_at_end().into_owned(),
@@ -147,7 +147,7 @@ impl PendingReleases {
         self.changed.notify_one();
     }
 
-    /// Queues one more release of each claim, which is retried until the given time.
+    /// Queues one more release of each claim. Its retries end at the given time.
     pub(super) fn queue_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
         let mut list = self.list.lock();
         claims

@@ -53,8 +53,8 @@ impl RecentReleases {
         let list = self.0.lock();
         let Some(newest) = list.back().map(|given| given.at) else { return Vec::new() };
         let lately = list.iter().filter(|given| given.at + RELEASES_KEPT >= newest);
-        // Because of a read hold of the same owner, or of a new lease, the hold may outlast the
-        // lease of the claim.
+        // The hold may outlast the lease of the claim, if the owner also has a read hold, or if the
+        // hold got a new lease.
         let until = |given: &RecentRelease| given.at + given.claim.ttl.max(RELEASES_KEPT);
         let all = lately.map(|given| (given.claim.clone(), until(given)));
         all.filter(|(_, until)| *until > now).collect()

@@ -30,8 +30,8 @@ pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 pub(super) const LONGEST_SEATED_WAIT: Duration = Duration::from_millis(1_500);
 
 /// A waiter that has added its queue entry sends its next request after this time, plus a random
-/// part of up to a quarter. Until that request, no message reports that another client has acquired
-/// the lock.
+/// part of up to a quarter. A release less than [`WARNED_AFTER`] after the entry notified only the
+/// first client in the wait queue, which may be dead.
 pub(super) const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// The longest wait without a subscription.
@@ -50,20 +50,20 @@ pub(super) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 /// clients then leave free permits to this waiter for a while.
 pub(super) const LONG_WAIT_AFTER: Duration = Duration::from_secs(1);
 
-/// While one member of a multi-lock is busy, the multi-lock keeps the other members. It checks the
-/// holder of the busy member every `HOLDER_LOOK_INTERVAL`, at most `HOLDER_LOOKS` times. If the
-/// holder has not changed by then, the multi-lock releases the members that it keeps.
+/// While a member of a multi-lock is busy, the multi-lock keeps the members before it, and checks
+/// the holder of the busy member every `HOLDER_LOOK_INTERVAL`. When two checks in a row find the
+/// same holder, or after `HOLDER_LOOKS` checks, the multi-lock releases the members that it keeps.
 pub(crate) const HOLDER_LOOK_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) const HOLDER_LOOKS: u32 = 32;
 
-/// How long a multi-lock first awaits a reply while it holds members that other clients may want.
+/// How long a multi-lock that holds a member awaits a reply. The time doubles after a timeout.
 pub(crate) const MEMBER_SILENCE: Duration = Duration::from_millis(500);
 
 /// After its timeout, a member of a barrier waits until it has left the barrier, but at most for
 /// this time.
 pub(super) const LEAVES_WITHIN: Duration = Duration::from_millis(100);
 
-/// How many notifications in a row may cause a request without a grant. After that, the waiter
+/// If this many notifications in a row have led to requests that were not granted, the waiter
 /// follows at most one notification per [`VAIN_REST`], because messages may be forged.
 pub(super) const VAIN_QUESTIONS: u32 = 16;
 pub(super) const VAIN_REST: Duration = Duration::from_millis(1);
@@ -110,8 +110,8 @@ pub(super) const REPLY_IDLE_LIMIT: Duration = Duration::from_secs(5);
 // Holding.
 
 /// If a message says that a lock is free, a client that holds the lock checks its hold. The check
-/// comes at least this long after the grant or the last check, because the message may be about the
-/// previous hold. There may also be very many messages.
+/// comes at least this long after the grant, because the message may be about the previous hold. It
+/// also comes at least this long after the last check, because there may be very many messages.
 pub(super) const ECHO: Duration = Duration::from_millis(25);
 
 /// How long the delay of the last renewal is shown. Prometheus, which usually scrapes once in a
@@ -129,8 +129,8 @@ pub(crate) const TOGETHER: Duration = Duration::from_millis(250);
 /// The shortest pause after a renewal that failed.
 pub(super) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
-/// The longest pause before a failed check or renewal is retried, because a lease may last for a
-/// century.
+/// The longest pause before a failed check or renewal is retried. The pause is a part of the
+/// lease, which may last for a century.
 pub(super) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
 
 /// A task that awaits a loss wakes after half of the remaining time, and checks whether the
@@ -151,8 +151,8 @@ pub(super) const REJECTED_RELEASE_PAUSE: Duration = Duration::from_secs(60);
 /// cluster replaces a primary after 15 s, and the other nodes complete more releases meanwhile.
 pub(super) const RELEASES_KEPT: Duration = Duration::from_secs(30);
 
-/// The pauses between requests to a store that is unreachable or not ready, and between votes for a
-/// quorum lock.
+/// The first and the longest pause between requests to a store that is unreachable or not ready, or
+/// between votes for a quorum lock.
 pub(crate) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_secs(1));
 

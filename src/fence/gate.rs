@@ -52,7 +52,7 @@ impl Gate {
         Self::default()
     }
 
-    /// Calls `write` if no newer token than `token` has passed for `resource`.
+    /// Calls `write`, unless a token newer than `token` has passed for `resource`.
     ///
     /// No other write to `resource` through this gate runs between the check and the end of
     /// `write`.

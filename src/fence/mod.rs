@@ -26,7 +26,7 @@ use std::{error, fmt};
 
 pub use self::gate::Gate;
 
-/// The error of a rejected write: a newer token has already written to the same resource.
+/// The error of a rejected write: a holder with a newer token has already written.
 ///
 /// # Examples
 ///

@@ -42,8 +42,8 @@ pub(super) fn called(what: &str, bytes: &[u8]) -> String {
     format!("{what} `{}`", shown(&String::from_utf8_lossy(bytes)))
 }
 
-/// Implements `Clone` and `Debug` for an object with elements. `derive` would require that the
-/// element types `$of` implement both traits, too.
+/// Implements `Clone` and `Debug` for an object with elements. `derive` would do so only if the
+/// element types `$of` implement these traits.
 macro_rules! traits {
     ($type:ident<$($of:ident),+; $($codec:ident: $by:ident),+>, $($field:ident),+) => {
         impl<$($of,)+ $($by: Clone),+> Clone for $type<$($of,)+ $($by),+> {

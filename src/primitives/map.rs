@@ -152,8 +152,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.read(&keys).await?.into_iter().map(|bytes| self.value(bytes)).collect()
     }
 
-    /// Returns the bytes of the values of `keys`, which are encoded. Each request reads as many
-    /// values as one reply may contain.
+    /// Returns the encoded values of the encoded `keys`. Each request reads as many values as one
+    /// reply may contain.
     async fn read(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let (name, mut values) = (self.name(), vec![]);
         while let rest @ [first, ..] = &keys[values.len()..] {
@@ -506,7 +506,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 }
 
-/// Writes of entries for a guard.
+/// Methods that create writes of entries, which a guard executes.
 impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Returns the write that sets the value of `key`, for [`Guard::write`](crate::Guard::write).
     ///

@@ -1,5 +1,5 @@
-//! The public primitives. Each primitive passes a claim to the engine, and returns a guard. A
-//! primitive starts no tasks.
+//! The public primitives. A lock, a semaphore or a queue passes a claim to the engine, and returns
+//! a guard. A map or a set sends its requests for data. A primitive starts no tasks.
 //!
 //! A primitive leaves loops and most timers to the engine. As an exception, `run.rs` has a timer
 //! that limits the grace period after a loss. `multi.rs` has a loop, and a timer that limits how

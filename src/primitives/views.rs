@@ -1,8 +1,8 @@
 //! Methods that several types have, with their documentation.
 //!
-//! A context of work, or its field `$hold`, has two methods. `time_left` returns the remaining time
-//! or the loss, and `named_loss` waits for the loss. A *group* is a multi-lock or a quorum lock.
-//! The guard of a group has the field `context`, and the method `release_after_run`.
+//! The macros need two methods of a context of work, or of its field `$hold`: `time_left` returns
+//! the remaining time or the loss, and `named_loss` waits for the loss. A *group* is a multi-lock
+//! or a quorum lock. Its guard has the field `context`, and the method `release_after_run`.
 
 /// Writes `is_held` and `lost`. Each row has the code of the method for the value `$it`, and an
 /// example. `$example` and `$object` make the examples. `$of` is the type parameter of the guard,

@@ -29,8 +29,8 @@ pub(crate) const RESERVATION: Duration = Duration::from_millis(750);
 /// first waiter may be dead.
 pub(crate) const WARNED_AFTER: Duration = Duration::from_millis(200);
 
-/// How long after a release the third waiter in a queue sends a request. Both waiters before it may
-/// be dead.
+/// How long after a release the third waiter in a queue sends a request, because both waiters
+/// before it may be dead.
 pub(crate) const LATER: Duration = Duration::from_secs(1);
 
 /// How long Redis keeps an unused queue, and the record of the last yield window.
@@ -45,7 +45,7 @@ pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(5);
 /// then, the request may be in the buffer of a server that hangs, or of a partitioned network.
 pub(crate) const LATEST_EXECUTION: Duration = Duration::from_secs(15 * 60);
 
-/// How long the store keeps permits for the longest waiter, counted from its last request.
+/// How long the store keeps permits for the longest waiter, after the last request of this waiter.
 pub(crate) const PERMITS_KEPT_FOR: Duration = Duration::from_secs(5);
 
 /// How long readers wait for an earlier writer. For the next period of this length, readers may
@@ -53,7 +53,7 @@ pub(crate) const PERMITS_KEPT_FOR: Duration = Duration::from_secs(5);
 /// for each other would wait for ever.
 pub(crate) const COURTESY_TURN: Duration = Duration::from_secs(10);
 
-/// How long the store keeps permits for longest waiters. For the next period of this length, all
+/// How long the store keeps permits for the longest waiter. For the next period of this length, all
 /// clients may acquire these permits. The two periods alternate. The permits of dead holders never
 /// come back. Without the second period, a waiter that needs such permits would block the other
 /// waiters for ever.

@@ -85,7 +85,7 @@ impl Postgres {
         text_out.trim_end().lines().last().unwrap_or_default().to_owned()
     }
 
-    /// Opens a connection that keeps its transaction.
+    /// Opens a connection on which a transaction can last over several calls.
     ///
     /// # Panics
     ///

@@ -87,8 +87,8 @@ impl Proxy {
 
     /// Sets whether the proxy discards replies. Requests still reach the server.
     ///
-    /// Discarded replies never arrive. Afterwards, cut the connections, unless their clients notice
-    /// to which request a later reply belongs.
+    /// Discarded replies never arrive. After the last discarded reply, cut the connections.
+    /// Otherwise a client may take a later reply for a discarded one.
     pub fn swallow_replies(&self, on: bool) {
         self.shared.change(|faults| faults.swallow = on);
     }
@@ -96,7 +96,7 @@ impl Proxy {
     /// Loses the reply to the next request. The server executes the request, and the proxy closes
     /// the connection before the reply.
     ///
-    /// All other bytes on that connection that have not arrived are lost, too.
+    /// On that connection, all other bytes that are in transit are lost, too.
     pub fn lose_next_reply(&self) {
         self.lose_reply_to("");
     }

@@ -39,8 +39,8 @@ impl Redis {
     ///
     /// This server follows `master` until it is [promoted](Self::promote). A server that was
     /// [started as a replica](Options::start_replica_of) also follows `master` after a restart. Any
-    /// other server follows no server after a restart. The master counts a `PING` of a replica that
-    /// connects, and an `AUTH` if the master has a password.
+    /// other server follows no server after a restart. The [`calls`](Self::calls) of the master
+    /// include a `PING` of the replica, and its `AUTH` if there is a password.
     ///
     /// # Panics
     ///

@@ -1,7 +1,7 @@
 //! A cluster: slots on several primaries, each with replicas.
 //!
-//! The cluster has the true state. Each node has the state after the changes that have reached it.
-//! A change arrives at a node after the delay of the [`gossip`](Cluster::gossip). A node that is
+//! A [`Cluster`] knows the latest state. Each node knows only the changes that have reached it. A
+//! change arrives at a node after the delay of the [`gossip`](Cluster::gossip). A node that is
 //! stopped, dead or isolated receives the change as soon as it can.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,7 +72,7 @@ impl Cluster {
         cluster
     }
 
-    /// Makes the servers nodes of the cluster.
+    /// Turns the servers into nodes of the cluster.
     fn found(&self, map: &Arc<Map>) {
         let lag = self.truth().lag;
         for (at, node) in self.0.nodes.iter().enumerate() {
@@ -248,7 +248,7 @@ async fn carry(cluster: Cluster, mut notices: UnboundedReceiver<Notice>) {
     }
 }
 
-/// Returns the first state: the slots in equal parts, and all replicas after all primaries.
+/// Returns the state at the start. The primaries share the slots equally, and precede the replicas.
 fn first_map(nodes: &[Twin], primaries: usize, random: &mut fastrand::Rng) -> Map {
     let member = |(at, node): (usize, &Twin)| {
         let master = (at >= primaries).then(|| at % primaries);

@@ -77,7 +77,7 @@ impl Twin {
         hit.len()
     }
 
-    /// Rejects `per_mille` of 1,000 commands from now on, at random. 0 ends the rejections.
+    /// From now on, rejects `per_mille` of each 1,000 commands, at random. 0 ends the rejections.
     ///
     /// Rejections of writes also affect scripts. The server decides once for each script whether to
     /// reject its writes, before the first write.
@@ -85,7 +85,7 @@ impl Twin {
         self.core().faults.refusals.insert(refusal, per_mille);
     }
 
-    /// Rejects every command with this text from now on, except the commands of the login. `None`
+    /// From now on, rejects every command with the text `words`, except those of the login. `None`
     /// ends the rejections. Line breaks become spaces, because a reply has one line.
     pub fn fail(&self, words: Option<&str>) {
         let line = |words: &str| words.replace(['\r', '\n'], " ");
@@ -124,7 +124,7 @@ impl Twin {
         done
     }
 
-    /// Loses `per_mille` of 1,000 messages to subscribers from now on, at random.
+    /// From now on, loses `per_mille` of each 1,000 messages to subscribers, at random.
     pub fn lose_messages(&self, per_mille: u32) {
         self.core().faults.lost = per_mille;
     }
@@ -190,7 +190,7 @@ impl Twin {
         replica::promote(&self.shared, false);
     }
 
-    /// Makes this server a replica of `master`, which receives writes after `lag`.
+    /// Makes this server a replica of `master`. Writes reach this server after `lag`.
     pub fn follow(&self, master: &Self, lag: Delay) {
         replica::follow(&self.shared, &master.shared, lag);
     }

@@ -22,13 +22,13 @@ use super::{
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Refusal {
-    /// The memory is full: commands that may need more are rejected.
+    /// The memory is full, so commands that may need more memory are rejected.
     Oom,
-    /// The disk cannot be written: writes and PING are rejected.
+    /// The disk cannot be written, so writes and PING are rejected.
     Misconf,
-    /// Too few replicas are connected: writes are rejected.
+    /// Too few replicas are connected, so writes are rejected.
     NoReplicas,
-    /// The server is a replica: writes are rejected.
+    /// The server is a replica, so writes are rejected.
     ReadOnly,
     /// The server is a replica that has lost its primary.
     MasterDown,

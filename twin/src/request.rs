@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::number;
 
-/// The longest word, the default of Redis.
+/// The highest number of bytes in a word. Redis has the same default.
 const LONGEST: i64 = 512 * 1024 * 1024;
 
-/// The most words of one command.
+/// The highest number of words in one command.
 const MOST: i64 = 1024 * 1024;
 
 /// What the bytes of a client begin with.

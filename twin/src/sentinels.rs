@@ -1,4 +1,4 @@
-//! A primary with replicas that sentinels watch.
+//! A primary with its replicas, and the sentinels that watch the primary.
 //!
 //! A failover happens when the test commands it. Each sentinel learns of the failover after the
 //! delay of the [`gossip`](Sentinels::gossip). A sentinel that is stopped, dead or isolated learns

@@ -435,9 +435,9 @@ fn lua_in(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns each script. Its text begins with the parts that it shares with other scripts. The parts
-/// for several kinds are next to the folders of the kinds. The part for one kind is the prelude in
-/// its folder.
+/// Returns each script of the store, after the shared code that it calls. Code for several kinds of
+/// objects is in the files next to the folders of the kinds. Code for one kind is in the file
+/// `prelude.lua` of its folder.
 fn own_scripts() -> Vec<Own> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/redis/kinds");
     let read = |path: &PathBuf| fs::read_to_string(path).unwrap();

@@ -1,4 +1,4 @@
-//! Servers of a network and their replicas, in virtual time, and compared with real servers.
+//! Simulated servers in a network and their replicas, alone and compared with real servers.
 
 mod speaking;
 

@@ -434,7 +434,7 @@ async fn promotion_loses_writes_in_flight() {
     client.ask("SET late 1").await;
     new.promote();
 
-    // The old primary rejects writes, and has its data until it receives the new data.
+    // The old primary rejects writes, and keeps its data until it receives the new data.
     assert!(client.ask("SET a 1").await.starts_with("-READONLY "));
     assert_eq!(client.ask("EXISTS late").await, ":1 ");
     assert_eq!(client.ask("PUBLISH c own").await, ":1 ");

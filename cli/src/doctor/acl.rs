@@ -16,7 +16,7 @@ const PAGE: &str = include_str!("../../../docs/guide/acl.md");
 /// The highest number of words in a checked command. No command for locks needs more words.
 const MOST_WORDS: usize = 8;
 
-/// The pattern of names that the rules of `PAGE` use as their example.
+/// The pattern of names in the example rules of `PAGE`.
 const EXAMPLE: &str = "app:*";
 
 pub(super) async fn check(
@@ -45,7 +45,7 @@ pub(super) async fn check(
     Ok(missing.iter().map(|(server, rules)| lacking(&user, server, rules)).collect())
 }
 
-/// Returns the note that the permissions for an object that is not a lock are not checked.
+/// Returns a note that permissions are not checked, because the object is not a lock.
 pub(super) fn not_for(name: &str, kind: ObjectKind) -> Finding {
     let text = format!("permissions are checked only for locks, not for this {kind}");
     Finding::new(Severity::Note, "acl", name, text).remedy("see docs/guide/acl.md")
@@ -90,7 +90,7 @@ fn rules(is_cluster: bool) -> impl Iterator<Item = &'static str> {
 
 /// Replaces the example in `rule` by the key or the channel of `name`. Returns the rule, and calls
 /// that need this rule. A rule about a command does not change. For a rule about keys or channels,
-/// returns `None` if there is no name. The function `denying` says which of the calls decides.
+/// returns `None` if there is no name. The function `denying` says which call is checked.
 fn calls(rule: &str, name: Option<&str>) -> Option<(String, Vec<Vec<String>>)> {
     let (kind, pattern) = rule.split_at(1);
     if kind == "+" {
@@ -117,8 +117,8 @@ fn key(pattern: &str, name: &str) -> String {
     }
 }
 
-/// Returns the servers that deny the rule. At each server, the first of `calls` whose command the
-/// user may run decides. If the user may run no command of `calls`, the server also denies the
+/// Returns the servers that deny the rule. Each server checks only the first of `calls` whose
+/// command the user may run. If the user may run none of the commands, the server also denies the
 /// rule.
 async fn denying(
     client: &Client,

@@ -53,7 +53,7 @@ pub(super) fn is_cluster(report: &ServerReport) -> bool {
     report.info.get("cluster_enabled").is_some_and(|is_on| is_on == "1")
 }
 
-/// Returns a finding about the number of slots of a cluster that have a working node.
+/// Returns a finding about how many slots of a cluster have a working node.
 fn coverage(report: &ServerReport) -> Option<Finding> {
     let ok = report.info.get("cluster_slots_ok").filter(|_| is_cluster(report))?;
     let text = format!("{ok} of 16384 slots have a node that works");
@@ -171,7 +171,7 @@ pub(super) fn of_latency(round_trips: &[Duration], ttl: Duration) -> Option<Find
 }
 
 /// Returns a finding that lists the libraries of all clients. Servers before Redis 7.2 do not know
-/// the library of a client. Several versions of Redisson are a warning.
+/// the library of a client. If clients use several versions of Redisson, the finding is a warning.
 pub(super) fn of_clients(reports: &[ServerReport]) -> Option<Finding> {
     let mut counts = BTreeMap::new();
     for client in reports.iter().flat_map(|report| &report.clients) {

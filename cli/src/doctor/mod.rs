@@ -132,9 +132,9 @@ async fn measure(client: &Client) -> (Health, Vec<Duration>) {
     (health, round_trips)
 }
 
-/// Acquires and releases a lock. Both requests use scripts, so the server loads and executes
-/// scripts with the permissions of this user. If the checked object is not a lock, `other` is its
-/// kind, and its users do not need these permissions.
+/// Acquires and releases a lock. This shows whether the user of the client may load and run the
+/// scripts of locks. If the checked object is not a lock, `other` is its kind, and its users do not
+/// need these permissions.
 async fn trial(client: &Client, name: Option<&str>, other: Option<ObjectKind>) -> Finding {
     let name = name.map_or_else(String::new, |name| format!("{name}:")) + "leasehold-doctor";
     let tried = async {

@@ -69,7 +69,7 @@ impl Command {
         self.watcher.end();
     }
 
-    /// Lets the command run for the time `left`, from now on.
+    /// Makes the watcher kill the command after `left`, unless a later call extends the time.
     pub(super) fn allow(&mut self, left: Duration) {
         self.watcher.allow(self.target, left);
     }

@@ -83,7 +83,7 @@ impl Hold {
         }
     }
 
-    /// Leaves the hold of `lock` in Redis for the time `left`, from now on.
+    /// Leaves the hold of `lock` in Redis, with a lease of `left`.
     pub(super) async fn leave(self, lock: &Lock, left: Duration) -> Result<Release, Error> {
         let owner = self.owner().clone();
         self.forget();

@@ -58,7 +58,7 @@ impl Watcher {
         Ok(Self { child, deadline: Duration::ZERO, is_reachable: true })
     }
 
-    /// Lets `target` run for the time `left`, from now on.
+    /// Makes the watcher kill `target` after the time `left`, unless a later call extends it.
     pub(super) fn allow(&mut self, target: Target, left: Duration) {
         let deadline = now() + left;
         if deadline.abs_diff(self.deadline) < SMALL || !self.is_reachable {

@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns an address that ignores connection attempts until the second value is dropped.
+    /// Returns an address that ignores connection attempts, as long as the second value exists.
     fn silent() -> (SocketAddr, impl Drop) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();

@@ -40,7 +40,7 @@ pub struct Settings {
     pub translation: Translation,
     /// Resolves host names.
     pub resolver: Resolver,
-    /// Opens the streams to the servers instead of the network, for example in a simulation.
+    /// Opens the streams to servers, for example in a simulation. If unset, the network is used.
     pub connector: Option<Connector>,
     /// The number of the database.
     pub database: Option<u32>,

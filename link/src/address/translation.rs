@@ -28,7 +28,7 @@ impl Translation {
         Self(Some(Arc::new(translate)))
     }
 
-    /// Returns the place of the server that is announced as `host` and `port`.
+    /// Returns where to find the server that is announced as `host` and `port`.
     pub(crate) fn place(&self, host: &str, port: u16, tls: bool) -> Result<Place, Error> {
         let reached = self.of(host, port, tls).map(Place::At);
         reached.map_err(|failure| failure.before(shown(&format!("{host}:{port}"))))

@@ -39,7 +39,7 @@ const OPTIONS_OF_OTHERS: [&str; 17] = [
     "username",
 ];
 
-/// The longest part of a URL that an error shows.
+/// An error quotes no part of a URL with more than this number of bytes.
 const SHOWN: usize = 32;
 
 /// The servers that a URL names.
@@ -331,7 +331,7 @@ fn address(parts: &Url, default_port: u16, tls: bool) -> Result<Address, Error> 
     Ok(Address::Tcp { host, port, tls })
 }
 
-/// Returns the target at `place`, with the user and the password of the URL `parts`.
+/// Returns the target at `place`, with the credentials of the URL and the database `number`.
 fn at(place: Place, parts: &Url, number: &str) -> Result<Target, Error> {
     let user = decoded(parts.username())?;
     let password = decoded(parts.password().unwrap_or_default())?.map(Secret::from);

@@ -28,12 +28,12 @@ use crate::{
     },
 };
 
-/// How long other servers may take to reply, after one primary has replied. In this time, the
+/// How long the other addresses may take to reply, after a primary has replied. In this time, the
 /// client finds out whether a second server is also a primary.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// How long other servers may take to reply, after one server has failed. A server that is not the
-/// primary counts as failed.
+/// How long the other addresses may take to reply, after one server has failed. A server that is
+/// not the primary counts as failed.
 const REPLY_WAIT: Duration = Duration::from_secs(1);
 
 /// A connection, the future that carries its bytes, and the server that it leads to.
@@ -129,7 +129,7 @@ impl Dialer {
         (self.on_loss)(server, traffic);
     }
 
-    /// Returns the place of the server, as the URL names it.
+    /// Returns where the server is, as the URL names it: its address, or its sentinels.
     pub(crate) fn place(&self) -> String {
         self.discovery.to_string()
     }
@@ -162,8 +162,8 @@ impl Dialer {
     }
 
     /// Returns whether the server at `address` is a primary. If the connection fails, returns
-    /// false. Returns `None` after the timeout, because this server may still be a primary that
-    /// only this client cannot reach.
+    /// false. Returns `None` after the timeout, because the server may be a primary that other
+    /// clients can still reach.
     async fn is_primary(&self, address: &Address) -> Option<bool> {
         let met = timeout(self.limit, self.meet(address)).await.ok()?;
         Some(met.is_some_and(|it| about::must_be_primary(&it).is_ok()))

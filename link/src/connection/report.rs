@@ -21,7 +21,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// Notes that the connection is down, since `now` or since an earlier loss.
+    /// Notes that the connection is down since `now`, unless it was already down.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.lost_at.get_or_insert(now);
     }

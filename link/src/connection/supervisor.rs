@@ -49,7 +49,7 @@ pub(crate) struct State {
     pub(crate) changed: Notify,
     /// Whether a supervisor runs.
     pub(super) supervised: AtomicBool,
-    /// How many connections there were.
+    /// How many connections were made so far.
     connections: AtomicU64,
     /// How many connections have ended. This count rises before `live` changes.
     losses: AtomicU64,

@@ -12,8 +12,8 @@ use crate::{health::About, pipe::wire::Wire};
 pub(crate) trait Watcher: Send + Sync {
     /// Returns what the link is for, such as `commands`. Logs show this text.
     fn traffic(&self) -> &'static str;
-    /// Returns whether this is the connection for commands. All other connections to this server
-    /// must lead to the same server as this connection.
+    /// Returns whether this is the connection for commands. The other connections that the same
+    /// dialer makes must lead to the same server.
     fn leads(&self) -> bool {
         false
     }

@@ -62,7 +62,7 @@ pub(crate) struct PrimaryDiscovery {
     /// Since when connections have led to a replica. `None` if the last connection led to no
     /// replica.
     replica_since: Mutex<Option<Instant>>,
-    /// The addresses from sentinels at which a server has replied.
+    /// Of the addresses that sentinels have returned, those at which a server has replied.
     reached: Mutex<BTreeSet<String>>,
     /// Notified when a reply shows that the server is no longer the primary.
     suspicions: Notify,
@@ -90,7 +90,7 @@ impl Leader {
 }
 
 impl PrimaryDiscovery {
-    /// Returns the discovery of `place`, with the sentinels that `place` may name.
+    /// Creates the search for the server at `place`, and for its sentinels, if any.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl PrimaryDiscovery {
         Ok(Self::new(place, sentinels))
     }
 
-    /// Returns the discovery of `place`. If `place` names sentinels, `sentinels` finds the primary.
+    /// Like [`of`](Self::of), but the caller passes the `sentinels` that `place` names.
     pub(crate) fn new(place: Place, sentinels: Option<Sentinels>) -> Self {
         Self {
             place,
@@ -172,7 +172,7 @@ impl PrimaryDiscovery {
         self.sentinels.as_ref().map(Sentinels::failure)
     }
 
-    /// Returns the hazards that sentinels and other primaries cause.
+    /// Returns the hazards that the search for the server has found.
     pub(crate) fn hazards(&self) -> Vec<Hazard> {
         let sentinels = self.sentinels.as_ref().map(Sentinels::hazards).unwrap_or_default();
         let others = self.others.lock().clone();
@@ -219,8 +219,8 @@ impl PrimaryDiscovery {
         self.leader.set(Leader { server, run_id: None });
     }
 
-    /// Waits until commands go to another server than `met`, the server of a connection without
-    /// commands. The servers differ if a DNS name has changed between the two connection attempts.
+    /// Waits until commands go to another server than `met`, the server of another connection. A
+    /// DNS name may have changed between the two connection attempts.
     pub(crate) async fn until_moved(&self, met: &About) -> Ending {
         let Some(own) = &met.run_id else { return pending().await };
         let until_moved = |leader: &Leader| leader.is_another(own);
@@ -279,7 +279,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Returns whether the address may change and one of its servers has accepted the login.
+    /// Returns whether the address may change, and a primary has already accepted the login.
     pub(crate) fn has_accepted_login(&self) -> bool {
         self.may_change() && self.met_primary.load(Ordering::Relaxed)
     }

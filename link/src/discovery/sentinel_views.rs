@@ -18,7 +18,7 @@ use crate::{
     address::target::Address, connect_failure::ConnectFailure, session::hazards::SentinelQuorum,
 };
 
-/// A reply that is older has no vote, because its sentinel may be cut off.
+/// An older reply than this has no vote, because its sentinel may be cut off.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// The primary that a sentinel reports.
@@ -35,7 +35,7 @@ struct SentinelView {
     report: Option<(ReportedPrimary, Instant)>,
     failure: Option<ConnectFailure>,
     at: Instant,
-    /// How many sentinels this sentinel counts.
+    /// The numbers of sentinels that this sentinel has reported.
     quorum: Option<SentinelQuorum>,
     /// The run id of the sentinel. Two addresses with the same run id lead to one sentinel.
     id: Option<String>,
@@ -79,8 +79,8 @@ impl SentinelViews {
         self.record_failure(sentinel, why, now)
     }
 
-    /// Records how many sentinels `sentinel` counts, and its run id. The caller must record the
-    /// report of `sentinel` first.
+    /// Records the numbers of sentinels that `sentinel` reports, and its run id. The caller must
+    /// call `record_report` first.
     pub(super) fn record_quorum(
         &mut self,
         sentinel: &Address,
@@ -92,8 +92,8 @@ impl SentinelViews {
         }
     }
 
-    /// Returns the counts of the sentinel that counts the most usable sentinels. Only sentinels
-    /// that replied recently are considered.
+    /// Returns the counts of the sentinel that reports the highest number of usable sentinels.
+    /// Ignores sentinels that have not replied recently.
     pub(crate) fn quorum(&self, now: Instant) -> Option<SentinelQuorum> {
         let fresh = self.all.values().filter(|view| view.at + FRESH >= now);
         fresh.filter_map(|view| view.quorum).max_by_key(|quorum| (quorum.usable, quorum.known))
@@ -131,7 +131,7 @@ impl SentinelViews {
         self.followed.as_ref().map(|report| report.master.clone())
     }
 
-    /// Returns how many addresses are a further address of a known sentinel.
+    /// Returns how many addresses lead to a sentinel that is already known by another address.
     fn doubles(&self) -> usize {
         let ids = self.all.values().filter_map(|view| view.id.as_ref());
         ids.clone().count() - ids.collect::<BTreeSet<_>>().len()
@@ -172,12 +172,12 @@ impl SentinelViews {
         }))
     }
 
-    /// Returns whether `sentinel` has ever reported a primary.
+    /// Returns whether `sentinel` has reported a primary, and has not replied without one since.
     pub(super) fn has_reported(&self, sentinel: &Address) -> bool {
         self.all.get(&sentinel.to_string()).is_some_and(|view| view.report.is_some())
     }
 
-    /// Returns whether the last request to `sentinel` got a reply.
+    /// Returns whether the last request to `sentinel` returned a primary.
     pub(super) fn is_well(&self, sentinel: &Address) -> bool {
         self.all.get(&sentinel.to_string()).is_some_and(|view| view.failure.is_none())
     }
@@ -189,7 +189,7 @@ impl SentinelViews {
     }
 }
 
-/// Decides which report to follow: the report from `before`, or one of the `fresh` reports.
+/// Decides which report to follow: `before`, which was followed so far, or one of `fresh`.
 /// `sentinels` is the number of all sentinels.
 ///
 /// The highest epoch wins. Among reports with the same epoch, the primary with the most votes wins.
@@ -233,7 +233,7 @@ mod tests {
         Address::Tcp { host: "h".into(), port, tls: false }
     }
 
-    /// Returns the views of several sentinels. Each of `reports` has a primary and an epoch.
+    /// Returns views of several sentinels. Each of `reports` has a primary's port and an epoch.
     fn views(reports: &[(u16, u64)], now: Instant) -> SentinelViews {
         let mut views = SentinelViews::default();
         for (sentinel, (master, epoch)) in (1..).zip(reports) {

@@ -133,7 +133,7 @@ impl Sentinels {
         }
     }
 
-    /// Returns the address of the primary, from all sentinels that reply now. Meanwhile another
+    /// Requests the address of the primary from all sentinels, and returns it. Meanwhile another
     /// task must run [`keep_asking`](Self::keep_asking).
     pub(crate) async fn master(&self) -> Result<Address, ConnectFailure> {
         let now = Instant::now();
@@ -233,7 +233,7 @@ impl Sentinels {
     }
 
     /// Polls one sentinel. If the URL lists the sentinel, never returns. Otherwise, returns the
-    /// address of the sentinel at the end of the pause after its first failure.
+    /// address of the sentinel after a failure and a pause.
     async fn poll_sentinel(&self, sentinel: Address, listed: bool) -> Address {
         let mut backoff = Backoff::default();
         loop {
@@ -504,7 +504,7 @@ impl fmt::Debug for Sentinels {
     }
 }
 
-/// Counts the sentinels from the replies of one sentinel.
+/// Counts the sentinels that one sentinel lists, and those of them that it considers up.
 fn sentinel_quorum(master: &Value, others: &Value) -> Option<SentinelQuorum> {
     let Value::Array(others) = others else { return None };
     let is_down = |other: &Value| {

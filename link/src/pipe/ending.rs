@@ -23,7 +23,7 @@ pub(crate) enum Ending {
     Moved(String),
     /// The server did not reply to any request.
     Silent(Duration),
-    /// The server sent more replies than requests. So earlier replies may belong to other requests.
+    /// The server sent a reply without a request. So earlier replies may belong to other requests.
     Surplus,
     /// The received bytes are not a reply.
     Unreadable(String),

@@ -644,8 +644,8 @@ mod tests {
         t.receives(":1\r\n").await;
         assert_eq!(asked.await.unwrap().unwrap(), Value::Int(1));
 
-        // No request waits for this reply. The next caller would get it as the reply to its own
-        // request.
+        // No request waits for this reply. If the connection stayed open, the next caller would get
+        // this reply.
         t.receives(":1\r\n").await;
         assert!(matches!(t.carried.await.unwrap(), Ending::Surplus));
         let failure = t.wire.call(&cmd("PING")).await.unwrap_err();

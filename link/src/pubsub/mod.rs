@@ -1,7 +1,7 @@
 //! The subscriptions of one client, on a separate connection.
 //!
-//! A [`SubscriptionTable`] keeps the wanted and the confirmed subscriptions. The task of the
-//! connection sends commands for the difference to the server. One mutex guards the table, and no
+//! A [`SubscriptionTable`] keeps the wanted and the confirmed subscriptions. If the two differ, the
+//! task of the connection sends commands that correct this. One mutex guards the table, and no
 //! event is sent while this mutex is held. A second mutex, in [`Hub`], keeps events in order. Only
 //! background tasks of this crate send events.
 
@@ -41,9 +41,9 @@ use crate::{
 /// The time without a request after which a `PING` checks the connection.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// The highest number of corrections in flight. Each correction is for one topic. If the client
-/// sent very many corrections at once, the last replies would come very late. The client would then
-/// count the server as silent, and reconnect again and again.
+/// The highest number of requests ([`Correction`]) in flight. Each is for one topic. If the client
+/// sent very many at once, the last replies would come very late. The client would then count the
+/// server as silent, and reconnect again and again.
 const ON_THEIR_WAY: usize = 1_024;
 
 /// The pause after a rejection that may be temporary.

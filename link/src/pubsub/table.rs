@@ -43,7 +43,7 @@ pub enum Delivery {
     #[default]
     Alone,
     /// The messages of one of several nodes. With plain channels, the node cannot count the
-    /// subscribers at other nodes. A script that relied on this count would notify no client.
+    /// subscribers at other nodes. A script that counts subscribers would then miss clients.
     Nodes(Channels),
 }
 

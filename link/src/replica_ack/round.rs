@@ -1,4 +1,4 @@
-//! The calls whose replicas are counted by one batch of commands.
+//! The calls that share one batch of commands, which counts the replicas for all of them.
 //!
 //! Pure: the caller passes the time, and the replies of the server.
 

@@ -22,7 +22,7 @@ const APART: Duration = Duration::from_secs(1);
 const SILENT: Duration = Duration::from_secs(5);
 
 /// If the last acknowledgement of a replica is at most this old, the primary will soon count the
-/// replica as good.
+/// replica again for `min-replicas-to-write`.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// A replica with this many unacknowledged bytes is behind.
@@ -94,7 +94,7 @@ fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
     all
 }
 
-/// How many sentinels one sentinel counts.
+/// The numbers of sentinels that one sentinel reports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct SentinelQuorum {
     /// How many sentinels the replying sentinel knows, including itself.

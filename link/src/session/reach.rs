@@ -30,7 +30,7 @@ pub(crate) type Driver = Pin<Box<dyn Future<Output = Ending> + Send>>;
 #[derive(Debug)]
 pub(crate) struct Reach {
     resolver: Resolver,
-    /// Opens streams to simulated servers, instead of the network.
+    /// Opens streams to simulated servers. If unset, the network is used.
     connector: Option<Connector>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
@@ -187,8 +187,8 @@ const NO_TLS_URL: &str = "ca_certificates or client_certificate is set, but the 
 const NOT_SPOKEN: &str = "sentinel_ca_certificates or sentinel_client_certificate is set, but the \
                           sentinels use no TLS; write rediss-sentinel://, or set sentinel_tls";
 
-/// Returns the failure of a client without TLS for an announced address with TLS. The client never
-/// sends unencrypted data instead.
+/// Returns the failure for an announced address with TLS, if this client uses no TLS. The client
+/// never sends unencrypted data instead.
 fn no_tls() -> ConnectFailure {
     ConnectFailure::lasting("the server announced an address with TLS, but this client uses no TLS")
 }

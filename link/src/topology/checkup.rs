@@ -42,7 +42,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         }
     }
 
-    /// Checks the health of one node, and requests its state of the cluster.
+    /// Checks the health of one node, and asks it for the state of the cluster.
     async fn look_at(&self, node: &Node<T>) -> Result<About, Failure> {
         let state = cmd("CLUSTER").arg("INFO").clone();
         // If the node is unreachable, `look` fails at once, and `try_join!` drops the request for

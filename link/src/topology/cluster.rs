@@ -141,7 +141,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         let tries = async {
             tokio::select! {
                 biased;
-                // Logs seeds that fail until `tried` returns. Seeds that fail later are not logged.
+                // Logs seeds that fail before `tried` returns. Later failures are not logged.
                 never = other_seeds.then(|()| pending::<Infallible>()) => match never {},
                 () = tried(&nodes) => {}
             }

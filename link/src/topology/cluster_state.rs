@@ -1,4 +1,4 @@
-//! The nodes of a cluster, by the slot map that this client currently uses.
+//! The nodes of a cluster, according to the slot map that this client uses.
 //!
 //! If a node is no longer a primary, the client closes its connections to that node, even if the
 //! connections work. Otherwise, the client would send more commands to a replaced node, and would
@@ -39,8 +39,8 @@ use crate::{
 /// How long `health` reports that a node was not ready. Requests try the node again much sooner.
 const REPLIED_LATELY: Duration = Duration::from_secs(1);
 
-/// How long the client reports that a node supports another channel mode. A refresh does not ask
-/// every node, and during an upgrade the nodes run different versions.
+/// How long the client keeps reporting that a node supported another channel mode. During an
+/// upgrade, nodes run different versions, and a refresh does not ask every node.
 const MIXED: Duration = Duration::from_secs(60);
 
 /// The nodes, subscriptions and failures of the cluster that this client knows.
@@ -51,12 +51,12 @@ pub(super) struct ClusterState<T: SubscriptionTable> {
     /// Notified when the topology changes.
     pub(super) changed: Notify,
     channels: OnceLock<Channels>,
-    /// The node at which this client is subscribed to each topic.
+    /// The topics to which this client is subscribed.
     placed: Mutex<Placed<T>>,
     known: Mutex<Known<T>>,
 }
 
-/// The nodes at which a client is subscribed to its topics.
+/// For each topic, the node at which the client is subscribed, if there is one.
 type Placed<T> = BTreeMap<<T as SubscriptionTable>::Topic, Option<Arc<Node<T>>>>;
 
 /// The topology, and what happened at its nodes.
@@ -67,10 +67,10 @@ struct Known<T: SubscriptionTable> {
     outgrown: Option<Instant>,
     /// Unreachable nodes, and whether each was logged.
     absences: Absences,
-    /// Counters of the nodes that were dropped.
+    /// How often connections to dropped nodes were lost, and how often they were restored.
     losses: u64,
     reconnects: u64,
-    /// The last reply of each slot's owner that was not ready, and the time of this reply.
+    /// For each slot, when its owner last replied that it is not ready, and how.
     refused: HashMap<u16, (Failure, Instant)>,
     /// Keys whose messages were published at an importing node. No client is subscribed at such a
     /// node.
@@ -78,7 +78,7 @@ struct Known<T: SubscriptionTable> {
 }
 
 impl<T: SubscriptionTable> Known<T> {
-    /// Returns a finding if newer clients use other channels than this client.
+    /// Returns a finding if clients that connect now may use other channels than this client.
     fn other_channels(&self) -> Option<Finding> {
         let has_changed = self.outgrown.is_some_and(|at| Instant::now() < at + MIXED);
         has_changed.then(|| Finding::at("the cluster", Hazard::ChannelModeChanged))
@@ -112,8 +112,8 @@ impl<T: SubscriptionTable> ClusterState<T> {
     }
 
     /// Sets the kind of channels for the life of the client, as Redisson does. `reported` has the
-    /// kinds that nodes support, and the last one counts. After an upgrade of the cluster, newer
-    /// clients may choose another kind. In that case, this client logs a hazard.
+    /// kinds that nodes support, and the last one counts. After an upgrade of the cluster, clients
+    /// that connect later may choose another kind. Then this client logs a hazard.
     pub(super) fn speaks(&self, reported: &[Channels]) {
         let Some(last) = reported.last() else { return };
         let chosen = self.channels.get_or_init(|| *last);
@@ -298,7 +298,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         self.changed.notify_waiters();
     }
 
-    /// Returns the node at `at`, which has no slot yet, or is importing one.
+    /// Returns the node at `at`, or makes it. The node has no slot yet, or is importing one.
     pub(super) fn node_at(&self, at: &HostPort) -> Result<Arc<Node<T>>, Failure> {
         if let Some(node) = self.known.lock().snapshot.node_at(at, Instant::now()) {
             return Ok(node);
@@ -332,7 +332,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         self.leave(node);
     }
 
-    /// Cuts all connections to `node`, and keeps its counters.
+    /// Cuts all connections to `node`, and adds its counters to the totals.
     fn leave(&self, node: &Node<T>) {
         let mut known = self.known.lock();
         // The current connection counts as a loss, too.

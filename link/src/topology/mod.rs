@@ -98,7 +98,7 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Returns at once, and connects in the background to one server, by streams of `connector`.
+    /// Returns at once. In the background, connects to one server by a stream of `connector`.
     #[must_use]
     pub fn simulated(connector: Connector, settings: &Settings, client_id: &str) -> Self {
         let dialer = Dialer::simulated(connector, settings, client_id);

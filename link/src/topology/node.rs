@@ -81,8 +81,8 @@ impl<T: SubscriptionTable> Node<T> {
     }
 
     /// Makes a node of a cluster, and connects in the background. The connection for messages is
-    /// made at the first subscription. If the node rejects the login, calls fail at once, because
-    /// the other nodes have accepted the login.
+    /// made at the first subscription. If the node rejects the login, calls fail at once: see
+    /// `Link::reporting_rejection`.
     pub(super) fn delivery(
         common: Arc<Common<T>>,
         dialer: Arc<Dialer>,

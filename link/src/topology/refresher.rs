@@ -45,8 +45,8 @@ const PART: u32 = 8;
 /// After this time without a request, the pauses start again with the shortest pause.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How many connected nodes get a request at once. After this time without a reply, one more node
-/// gets a request.
+/// How many connected nodes get a request at once, and then a time. After each such time without a
+/// reply, one more node gets a request.
 const ASKED: (usize, Duration) = (2, Duration::from_millis(250));
 
 /// Like `ASKED`, for nodes without a connection.

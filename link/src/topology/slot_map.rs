@@ -1,4 +1,4 @@
-//! Pure: the primary of each slot of a cluster, as one node reports it.
+//! The primary of each slot of a cluster, as one node reports it. The functions are pure.
 
 use std::collections::BTreeSet;
 

@@ -99,7 +99,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         &self.map
     }
 
-    /// Returns whether this snapshot is newer than `map`.
+    /// Returns whether the current map has priority over `map`.
     pub(super) fn is_newer_than(&self, map: &SlotMap, now: Instant) -> bool {
         let propagates = || self.moved_at.is_some_and(|at| now < at + PROPAGATION);
         match map.epoch.cmp(&self.map.epoch) {
@@ -109,7 +109,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         }
     }
 
-    /// Returns whether `map` changes nothing, because it is equal or older.
+    /// Returns whether `map` changes nothing. An equal map confirms the current map.
     pub(super) fn confirms(&mut self, map: &SlotMap, now: Instant) -> bool {
         if self.is_newer_than(map, now) {
             return true;

@@ -55,8 +55,8 @@ impl Warnings {
         self.wanted.fetch_max(replicas, Ordering::Relaxed);
     }
 
-    /// Returns the hazards of the server `about`. If it `has_successors`, another server can
-    /// replace this server.
+    /// Returns the hazards of the server `about`. `has_successors` says whether another server can
+    /// replace it.
     pub(super) fn findings(&self, about: &About, has_successors: bool) -> Vec<Finding> {
         let on_the_map = |it: &Hazard| matches!(it, Hazard::Replica | Hazard::ClusterNode);
         let hazards = about.hazards.iter().filter(|it| !(self.of_nodes && on_the_map(it)));
@@ -127,8 +127,7 @@ struct ActiveHazards(Vec<(Source, Vec<Finding>)>);
 
 impl ActiveHazards {
     /// Replaces the hazards of `source`. Returns the new hazards, and the former ones that no
-    /// source has any more. If `of_any`, a kind of hazard that several servers have is new only
-    /// once.
+    /// source has any more. If `of_any`, a hazard is not new if another server already has it.
     fn replace(
         &mut self,
         source: Source,

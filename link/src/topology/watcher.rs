@@ -41,7 +41,7 @@ pub(super) struct Commands<T: SubscriptionTable> {
 
 impl<T: SubscriptionTable> Commands<T> {
     /// Returns a watcher of the connection to a new server. If the server `replaces` another one,
-    /// its first connection sends the event that commands go to another server.
+    /// the first connection causes the event that commands go to another server.
     pub(super) fn reporting(
         hub: &Arc<Hub<T>>,
         warnings: &Arc<Warnings>,
@@ -111,7 +111,7 @@ impl<T: SubscriptionTable> Watcher for Commands<T> {
     }
 
     fn up(&self) {
-        // The first connection sends the event too: a waiter may pause after a failed request.
+        // Waiters need this event also at the first connection, because they pause after a failure.
         self.was_up.store(true, Ordering::Release);
         self.hub.send_event(T::Event::back());
     }

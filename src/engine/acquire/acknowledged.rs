@@ -189,8 +189,8 @@ mod tests {
         assert_eq!(client.stats().handed_over, 2);
     }
 
-    /// Once, acknowledgements at the old server still counted after a failover, although no replica
-    /// of the new server had the grant.
+    /// Once, acknowledgements by replicas of the old server still counted after a failover. No
+    /// replica of the new server had the grant.
     #[tokio::test(start_paused = true)]
     async fn handed_over_grant_needs_replicas_of_the_new_server() {
         let memory = MemoryStore::new();

@@ -2,11 +2,11 @@
 //!
 //! The task has the request slot of the name: it alone sends requests, for all waiters of the name
 //! in this process. If the store grants its first request, the grant becomes a hold. Otherwise the
-//! task subscribes to the name. Then the task sends a second request, because it received no
-//! message about a release before the subscription. From the second request on, the store adds a
-//! queue entry. The task waits for a notification or for the end of the holder's lease, whichever
-//! is first. If neither comes, the task repeats the request after a few seconds at most. If the
-//! attempt is dropped, a background task withdraws its request.
+//! task subscribes to the name. Then the task sends a second request, because the lock may have
+//! been released before the subscription. From the second request on, the store adds a queue entry.
+//! The task waits for a notification or for the end of the holder's lease, whichever is first. If
+//! neither comes, the task repeats the request after a few seconds at most. If the attempt is
+//! dropped, a background task withdraws its request.
 //!
 //! A notification only sets the time of the next request. The task relies only on replies.
 //!
@@ -51,8 +51,8 @@ pub(super) struct Attempt<'a> {
     asked: Option<Lease>,
     /// Whether `Core::asking` counts this attempt, so that a shutdown waits for its reply.
     counted: bool,
-    /// If the connection was down when the last request began: how many connections the client had
-    /// lost by then.
+    /// If no connection was up when the last request began: how many connections had been lost. As
+    /// long as no other connection comes up, the request is not sent.
     unsent: Option<u64>,
     /// Whether an earlier request got no reply. The store may still grant that request.
     unsure: bool,
@@ -85,8 +85,8 @@ enum AttemptResult {
 /// The end of an attempt that does not fail.
 pub(super) enum AttemptEnd<T> {
     Acquired(T),
-    /// The task was not polled for too long, so the next task has the request slot. The task must
-    /// join the line again.
+    /// For too long, no executor polled the task, so the next task has the request slot. The task
+    /// must join the line again.
     PassedBy(LinePosition),
 }
 
@@ -348,8 +348,8 @@ impl<'a> Attempt<'a> {
         Some(engine.enter(self.request, grant, self.slot.take(), now, true))
     }
 
-    /// Returns the local budget. Each hold of a fenced lock needs a token, so the number of tokens
-    /// that the grant drew limits the hand-offs.
+    /// Returns the local budget of the grant. Each hold of a fenced lock needs a token, so the
+    /// number of tokens that came with the grant limits the hand-offs.
     fn budget(&self, now: Instant) -> LocalBudget {
         let budget = self.request.terms.local.from(now);
         match self.claim.tokens().checked_sub(1) {

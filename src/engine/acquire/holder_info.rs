@@ -15,8 +15,8 @@ use crate::{domain::Object, engine::Engine};
 const LEAD: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Reads the client info of the holder of `object` shortly before the timeout, and never
-    /// returns. If this client does not publish client info itself, reads nothing.
+    /// Reads the client info of the holder of `object` shortly before the timeout, if this client
+    /// publishes client info itself. Never returns, because only the acquisition may end the wait.
     pub(super) async fn read_holder_info(&self, object: &Object, deadline: Deadline) -> Infallible {
         if self.info.is_some() {
             Box::pin(self.read_once(object, deadline)).await;

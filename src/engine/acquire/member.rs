@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Member {
     engine: Arc<Engine>,
     pub(crate) claim: Claim,
-    /// When the last request that got a reply was sent.
+    /// When the member sent the last request that got a reply.
     answered: Mutex<Instant>,
     passed: bool,
 }
@@ -47,7 +47,7 @@ impl Engine {
 
 impl Member {
     /// Returns the current time if the member may send a request now. After `RECEIPT_KEPT_FOR`
-    /// without a reply, the member may not send another request. The barrier may have opened
+    /// without a reply, the member must not send another request. The barrier may have opened
     /// meanwhile, and the store may have forgotten the idempotency key. A request would then count
     /// as another arrival.
     pub(crate) fn asks(&self) -> Option<Instant> {
@@ -66,8 +66,8 @@ impl Member {
         self.passed = true;
     }
 
-    /// Makes a hold, because the last reply says that the double barrier has opened. The lease is
-    /// the `ttl` of `request`.
+    /// Makes the hold of this member, after a reply said that the double barrier has opened. The
+    /// lease is the `ttl` of `request`.
     pub(crate) fn enters(mut self, request: &AcquireRequest) -> Result<Held, Error> {
         self.passed = true;
         let (engine, answered) = (&self.engine, *self.answered.lock());

@@ -3,7 +3,7 @@
 //!
 //! The tasks of one client form a line for each name. The first task has the request slot. This
 //! task sleeps for as long as the last reply says, and sends the next request. While the line is
-//! empty, several tasks may send requests at the same time. A task joins the line only after a
+//! empty, several tasks may send requests at the same time, and join the line only after a
 //! rejection. If the first task is dropped, the next task gets the slot.
 //!
 //! A task holds the mutex `slot` across its requests. The mutexes of `asks_at` and of the map of
@@ -29,7 +29,7 @@ use crate::{
     store::RedisStore,
 };
 
-/// When the permits of a waiter become free, it delays its next request by a sixteenth of its
+/// After its permits become free, a waiter sends its next request with a delay: a sixteenth of its
 /// waiting time. If its timeout is too short, there is no delay. Redisson clients send their
 /// requests some milliseconds late. Without this delay, they would get no permits while a Leasehold
 /// client waits.
@@ -118,8 +118,8 @@ impl Engine {
         self.lines.of(kind, name)
     }
 
-    /// Sends one request. If a task of this client already sleeps for this name, sends no request,
-    /// and returns an error with the rest of that sleep.
+    /// Sends one request. But if the first task in `line` sleeps, sends no request, and returns an
+    /// error with the rest of that sleep.
     pub(crate) async fn pace_once<'a, T, A>(
         &'a self,
         name: &Name,

@@ -315,11 +315,11 @@ impl Entry {
         self.is_quiet() && since.is_some_and(|since| now >= since + idle_lifetime)
     }
 
-    /// Notes the waiters of other clients that a release found. If there may be clients without a
-    /// queue entry, this client lets them send their requests first. These clients may no longer
-    /// want the lock, so this client yields for at most a quarter of the time. If the first client
-    /// in the wait queue sends its request after these clients, this client waits for two windows.
-    /// Without the second window, both clients would send their requests at the same time.
+    /// Notes the waiters of other clients that a release found. `Outsiders`: this client yields to
+    /// clients without a queue entry for one window. They may no longer want the lock, so this
+    /// client yields for at most a quarter of the time. `Next`: after one window, the first client
+    /// in the wait queue sends its request. This client waits for two windows, because after one
+    /// window, both clients would send their requests at the same time.
     pub(super) fn note(&mut self, others: RemoteWaiters, now: Instant) {
         let wait_state = self.wait_state();
         wait_state.contended_at = Some(now);

@@ -74,7 +74,7 @@ impl Follower {
         self.asked_at = self.messages.as_ref().map_or(0, |messages| messages.count());
     }
 
-    /// Waits for a message since the last request, but not beyond `limit`.
+    /// Waits until a message has come after the last request, but not beyond `limit`.
     pub(crate) async fn until_notified(&self, limit: Instant) {
         let Some(messages) = &self.messages else { return };
         let mut next = pin!(messages.next.notified());

@@ -1,4 +1,4 @@
-//! The waiters and holders of each name in this process, and its request slot.
+//! The waiters and the holders of each name in this process, and the request slot of each name.
 //!
 //! For the store, a thousand tasks that want one lock are one waiter. Only the task with the
 //! *request slot* sends requests. Tasks get the slot in the order in which they came. A task that
@@ -69,11 +69,11 @@ use crate::{
 const MOST_LINGERING: usize = 1_024;
 
 /// How many names one call checks before they are due. Tasks usually still wait for most names, so
-/// most of these checks find nothing. When each hand-off checked all of ten thousand names, the
-/// checks took 20 ms.
+/// most of these checks find no name to remove. When each hand-off checked all of ten thousand
+/// names, the checks took 20 ms.
 const MOST_EARLY: usize = 32;
 
-/// How long a task uses the client info of a holder that another task has read.
+/// After this time, a waiting task reads the client info of the same holder again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long `object` stays known after its last waiter. An object that belongs to one task is
@@ -200,7 +200,7 @@ impl NameRegistry {
         };
         let Some(holder) = holder else { return };
         // If the grant came after this request was sent, the reply may be older than the grant, and
-        // shows nothing.
+        // proves nothing.
         let past = |hold: &Arc<Hold>| {
             let excluded = object.traits().is_exclusive() && hold.grant.claim.owner != holder.owner;
             excluded && hold.was_known_at(asked_at)
@@ -521,7 +521,7 @@ impl Entries {
         names.into_iter().filter_map(|object| self.inbox(object))
     }
 
-    /// Plans the next check of `object` after its request slot has a new owner.
+    /// Plans the next check of `object`, whose request slot has just got a new owner.
     fn plan_check(&mut self, object: &Object, core: &Core) {
         let Some(entry) = self.of.get(object) else { return };
         match &entry.slot {

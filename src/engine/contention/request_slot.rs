@@ -26,8 +26,8 @@ pub(crate) struct RequestSlot {
     pub(crate) position: LinePosition,
     /// The hand-off grant from the previous hold, if there is one.
     pub(crate) handoff: Option<HandoffGrant>,
-    /// The inbox that wakes this task, if the client is already subscribed to the name. A task that
-    /// has sent no request cannot have missed a message.
+    /// The inbox that wakes this task, if the client is already subscribed to the name. Then even
+    /// the first request may add a queue entry, because the task misses no later message.
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long waiters without a queue entry may still send requests first.
     pub(crate) head_start: Option<Duration>,

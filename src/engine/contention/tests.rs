@@ -411,8 +411,8 @@ async fn task_that_reacquires_waits_for_requests_of_other_clients() {
     let engine = client();
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
     let window = Duration::from_millis(4);
-    // The first client in the wait queue sends its request when the yield window ends. A task that
-    // comes back waits for another window.
+    // With `Next`, the first client in the wait queue sends its request after one window. A task
+    // that acquires again waits for another window.
     for (others, waits) in
         [(RemoteWaiters::Outsiders(window), window), (RemoteWaiters::Next(window), 2 * window)]
     {

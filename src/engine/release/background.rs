@@ -95,8 +95,8 @@ async fn complete(
     })
 }
 
-/// Waits until `LATEST_EXECUTION` after the drop of the client. Returns the failure of its
-/// releases.
+/// Waits until `LATEST_EXECUTION` after the drop of the client. Returns the failure to report for
+/// each release that is still pending then.
 async fn long_unused(core: &Core) -> Failure {
     drop(core.used.acquire().await);
     sleep(LATEST_EXECUTION).await;
@@ -339,7 +339,7 @@ mod tests {
         assert!(engine.is_idle(), "{engine:?}");
     }
 
-    /// Once, if a guard was dropped in an outage, its release was executed twice. The release
+    /// Once, the release of a guard that was dropped in an outage was executed twice, because it
     /// counted as sent at the time of its first request.
     #[tokio::test(start_paused = true)]
     async fn release_sent_before_a_failover_is_repeated_once_afterwards() {
@@ -397,7 +397,7 @@ mod tests {
             drop(guard);
             sleep(Duration::from_secs(10)).await;
             assert_eq!(engine.core.pending.queued(), 1, "{refusal}");
-            // and if the lease is 30 s, the client gives up the release, which counts once
+            // and if the lease is 30 s, the client has given up one release: that of the hold
             sleep(Duration::from_secs(60)).await;
             assert_eq!(client.stats().releases_abandoned, u64::from(lease == 30), "{refusal}");
         }

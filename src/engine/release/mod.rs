@@ -34,7 +34,7 @@ use crate::{
 
 /// The result of a release.
 pub(crate) enum ReleaseResult {
-    /// This number of other shares keeps the hold.
+    /// The hold continues, with this number of other shares.
     StillShared(u32),
     /// The hold lasted until its release.
     Released,
@@ -59,8 +59,8 @@ impl Engine {
             return Ok(ReleaseResult::Lost { reason, holder: None });
         }
         self.watchdog.unwatch(hold.grant.id);
-        // Without a reply, the background task continues the release. If the hold counts as present
-        // until the reply to its release, the background task removes the hold.
+        // Without a reply, the background task continues the release, but waiters of this process
+        // may send requests at once. For some holds, waiters must wait until the reply.
         let leaves = OnDrop::new(|| {
             if !hold.ends_with_release_reply() {
                 self.contention.left(hold);
@@ -229,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// Counts a request in flight until the returned value is dropped. A shutdown waits for it.
+    /// Counts a request in flight until the returned value is dropped. A shutdown waits until then.
     fn asks(&self) -> OnDrop<impl FnOnce()> {
         self.core.begins_to_ask();
         OnDrop::new(|| self.core.has_asked())
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
     }
 
-    /// Formerly the result was `Completed`, although the hold may have been lost during the work.
+    /// Once, the result was `Completed`, although the hold may have been lost during the work.
     #[tokio::test(start_paused = true)]
     async fn run_reports_a_loss_when_another_server_rejects_the_release() {
         // given work under a lock

@@ -9,7 +9,7 @@
 //! prints the trace of one seed. `make defects` shows that the rules find planted defects.
 //!
 //! ```text
-//! served              clients with the store of production, on a simulated server
+//! served              clients with the real Redis store, on a simulated server
 //! quorum              clients of several servers
 //! gate · trace        pauses a client; the events of a run
 //! ```

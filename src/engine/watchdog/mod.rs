@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// How many leases one request renews. Such a request takes 183 µs of the server's time. A request
-/// for 500 leases would block the server for 866 µs, and would not be cheaper for each lease.
+/// for 500 leases would block the server for 866 µs, and would hardly cost less per lease.
 const BATCH: u32 = 100;
 
 /// The watchdog of one client.
@@ -74,12 +74,12 @@ impl Watchdog {
         self.replan(|schedule| schedule.watch(hold, taken_over));
     }
 
-    /// Checks the grant with this number in the store, unless a check has just been sent.
+    /// Makes the store check the grant with this number, at least `ECHO` after the last check.
     pub(super) fn ask_about(&self, id: u64) {
         self.replan(|schedule| schedule.ask_about(id, self.core.clock.now()));
     }
 
-    /// Checks every grant in the store, all at once.
+    /// Makes the store check all grants of this client.
     pub(super) fn ask_about_all(&self) {
         self.replan(|schedule| schedule.ask_about_all(self.core.clock.now()));
     }
@@ -166,8 +166,8 @@ impl Watchdog {
         }
     }
 
-    /// Logs if a task of this client waits for a lock that the same client holds, because the
-    /// client may wait for itself.
+    /// Logs a warning if a task of this client waits for a lock that the same client holds. The
+    /// client may be waiting for itself.
     fn log_self_wait(&self, hold: &Hold, now: Instant) {
         let held = hold.held_for(now);
         if held >= OWN_HOLD_LOGGED

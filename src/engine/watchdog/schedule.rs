@@ -556,7 +556,7 @@ mod tests {
         assert_eq!((t.next(), t.renewed_at(101)), (101, 1));
     }
 
-    /// Once, the client gave up a failed release while the store still had the lock.
+    /// Once, this renewal did not count, and the client gave up a failed release too early.
     #[test]
     fn renewal_sent_before_a_hand_off_extends_the_next_hold() {
         // given a grant that is handed off, while the previous hold sends a renewal

@@ -5,7 +5,7 @@
 --
 --   0, 1, …  how many fields are new
 --
--- The script writes 500 fields at a time, because a Lua call takes at most some thousand arguments.
+-- The script writes 500 fields at a time, because a Lua call takes only a few thousand arguments.
 --
 -- Cost: HSET for each 500 fields.
 

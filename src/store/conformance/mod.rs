@@ -116,7 +116,7 @@ impl Bench {
         claims
     }
 
-    /// Requests a held lock as the other client, with a queue entry.
+    /// Requests a held lock as the other client, and so gets a queue entry.
     async fn queue_by(&self, claim: &Claim, place: Place) {
         let verdict = self.other.acquire(claim, Some(place)).await.unwrap();
         assert!(matches!(verdict, Verdict::Busy(_)), "{verdict:?}");
@@ -164,14 +164,14 @@ impl Bench {
         assert_eq!(self.one.acquire(claim, None).await.unwrap(), Verdict::GRANTED);
     }
 
-    /// Waits until the other client has received `event` this number of times. Checks that the
-    /// client did not receive `event` more often.
+    /// Waits until the other client has received `event` at least `times` times. Then checks that
+    /// the client has not received `event` more often.
     async fn received(&self, event: &Event, times: usize) {
         self.until_received(times, |events| events == event).await;
         assert_eq!(self.count(event), times, "received {event:?} too often");
     }
 
-    /// Waits until the other client has received this number of events for which `meant` returns
+    /// Waits until the other client has received at least `times` events for which `meant` returns
     /// true.
     async fn until_received(&self, times: usize, meant: impl Fn(&Event) -> bool) {
         let limit = Instant::now() + Duration::from_secs(5);

@@ -18,7 +18,7 @@ pub(super) async fn all(t: &Bench) {
 
 const MS: Duration = Duration::from_millis(1);
 
-/// An interval that is so long that it does not end during a test.
+/// An interval that is longer than every test.
 const LONG: Duration = Duration::from_secs(20);
 
 impl Bench {

@@ -252,7 +252,7 @@ async fn read_under_a_write_hold_needs_the_write_hold(t: &Bench) {
     release(t, &reads).await;
 }
 
-/// A read hold does not end with the shorter lease of its dead writer.
+/// The write lease of a dead writer is shorter than the lease of its read hold, which stays.
 async fn read_hold_outlives_the_lease_of_its_writer(t: &Bench) {
     let writes = Claim { ttl: Duration::from_secs(3), ..writer(t, "rw-dies") };
     let (reads, next) = (reader(t, "rw-dies"), writer(t, "rw-dies"));

@@ -92,7 +92,7 @@ async fn withdrawn_request_takes_no_permits(t: &Bench) {
     assert_eq!(t.one.release(&late, ReleaseMode::HandOver).await.unwrap(), GONE);
     t.busy(&late, None).await;
     assert_eq!(t.free(&late).await, 1);
-    // an owner whose permits are released is rejected after a repeated release
+    // if a release is repeated, the store rejects later requests of the owner
     let unsure = t.permits("withdrawn", 1);
     t.grant(&unsure).await;
     t.back(&unsure).await;

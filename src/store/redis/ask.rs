@@ -26,7 +26,7 @@ impl<T, R: FnOnce(&Value) -> Result<T, Failure> + Send> Read<T> for R {}
 
 /// A script or a plain command, with its keys and arguments. All keys are in one slot.
 pub(super) struct Request<'a> {
-    /// The plain command. For a script, `EVALSHA` with the hash of its text for plain channels.
+    /// The plain command. For a script, `EVALSHA` with the hash of `Script::plain`.
     pub(super) command: Cmd,
     script: Option<&'a Script>,
     keys: usize,

@@ -1,4 +1,4 @@
-//! The commands about a grant for the request that counts the replicas with this grant.
+//! The commands about a grant that `leasehold_link` needs to count the replicas with this grant.
 
 use std::sync::LazyLock;
 

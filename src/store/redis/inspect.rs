@@ -306,7 +306,7 @@ fn permit(member: &[u8]) -> Owner {
     Owner::lossy(&id.unwrap_or_else(|_| String::from_utf8_lossy(member).into_owned()))
 }
 
-/// Reads the queues, the token, the subscribers, and when a command may start again.
+/// Reads the queues, the token, the subscribers, and when `run --once-per` may start its command.
 async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<()> {
     let name = found.name.clone();
     let numsub = match store.topology.channels().await? {

@@ -98,8 +98,8 @@ pub(super) fn fair_deadlines(name: &Name) -> String {
     redissons("redisson_lock_timeout", name)
 }
 
-/// Returns the key with the time until which each of Leasehold's waiters for the fair lock `name`
-/// counts as alive.
+/// Returns the key that stores until when each waiter of Leasehold for the fair lock `name` counts
+/// as alive.
 pub(super) fn fair_alive(name: &Name) -> String {
     own("leasehold_fair__alive", name)
 }
@@ -120,7 +120,7 @@ pub(super) fn longest_waiter(name: &Name) -> String {
     own("leasehold_semaphore__longest_waiter", name)
 }
 
-/// The key with the time since which a server of a quorum has had data.
+/// The key that stores since when a server of a quorum has had data.
 pub(super) const QUORUM_SINCE: &str = "leasehold_quorum__since";
 
 /// The key of the list of the last releases by force, of all names.

@@ -271,7 +271,7 @@ mod tests {
         RedisStore::connect_by(memory::connector(twin), &settings, id).await.unwrap()
     }
 
-    /// Returns the messages on Redisson's channels from now on.
+    /// Returns a list to which the server adds each later message on Redisson's channels.
     fn announcements(twin: &Twin) -> Arc<std::sync::Mutex<Vec<String>>> {
         let published = Arc::<std::sync::Mutex<Vec<String>>>::default();
         let recorded = Arc::clone(&published);

@@ -110,8 +110,8 @@ async fn moved_server_is_found_at_its_new_address() {
     assert_eq!(connections(&old), 0);
 }
 
-/// Like the name in this test, a managed endpoint moves to a new primary. The old primary stays up,
-/// but accepts no writes.
+/// The DNS name of a managed endpoint moves to the new primary, like the name in this test. The old
+/// primary stays up, but accepts no writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_follows_an_endpoint_to_the_new_primary() {
     let primary = Redis::start();

@@ -83,7 +83,7 @@ pub(super) fn no_number() -> Failure {
     Failure::WrongType { found: "text, not a number".to_owned() }
 }
 
-/// Adds the `keys` of a request to its rejection, if the user lacks permission for one of the keys.
+/// Adds the `keys` of a request to its rejection, if the user lacks the permission for a key.
 pub(super) fn naming_keys(refused: Failure, keys: &[impl AsRef<[u8]>]) -> Failure {
     match refused {
         Failure::Refused { code, message, command }
@@ -151,7 +151,7 @@ pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Fail
     }
 }
 
-/// Parses the reply to a release that is published to all waiters. Returns whether the release
+/// Parses the reply to a release that notifies all waiters. Returns whether the release
 /// ended a hold.
 pub(super) fn freed(reply: &Value, name: &Name) -> Result<bool, Failure> {
     match reply {

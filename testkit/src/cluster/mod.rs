@@ -118,7 +118,7 @@ impl Cluster {
         self.list().iter().map(|node| Arc::clone(&node.redis)).collect()
     }
 
-    /// The running nodes that report that they are masters of a slot.
+    /// The running nodes that report that they are masters and have slots.
     pub fn masters(&self) -> Vec<Arc<Redis>> {
         let owns = |view: View| view.me().is_master && !view.me().slots.is_empty();
         self.running().into_iter().filter(|node| View::of(node).is_some_and(owns)).collect()
@@ -246,7 +246,7 @@ impl Cluster {
         eventually_with_requests("the replica is the primary", CHANGE, GIVEN_UP, ask, agreed);
     }
 
-    /// Returns the migration of a slot to the node `to`. The test calls the steps of the migration.
+    /// Prepares the migration of a slot to the node `to`. The test then calls each step.
     ///
     /// # Panics
     ///
@@ -360,9 +360,9 @@ impl Cluster {
         eventually("the nodes agree on the new owner", CHANGE, || self.all_name(slot, id));
     }
 
-    /// Whether all running nodes consider the node `id` the owner of a slot, and know its current
-    /// epoch. A node with an older epoch of `id` would accept a late message of the previous owner.
-    /// If the slot later moved to this node, other nodes would reject its claim.
+    /// Whether all running nodes agree that `id` owns a slot, and on the epoch of `id`. A node with
+    /// an older epoch would accept a late message of the previous owner. If the slot later moved to
+    /// such a node, others would reject its claim.
     fn all_name(&self, slot: u16, id: &str) -> bool {
         let Some(views) = self.views() else { return false };
         let epochs: BTreeSet<_> =

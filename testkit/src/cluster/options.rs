@@ -40,8 +40,8 @@ impl Default for ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Puts [links](crate::Links) between all nodes. The nodes announce the ports of the links.
-    /// Their names are `node-0` and so on, masters first.
+    /// Puts [links](crate::Links) between all nodes. The nodes announce the ports of the links. The
+    /// nodes are called `node-0` and so on, masters first.
     pub fn links(mut self) -> Self {
         self.linked = true;
         self

@@ -115,7 +115,7 @@ fn hscan(core: &mut Core, call: &Call<'_>) -> Answer {
     )
 }
 
-/// Returns a page of the fields that `find` finds. For each field, the page has these `parts`.
+/// Returns a page of the hash that `find` finds. `parts` returns what the page has of each field.
 pub(super) fn scan<'a, 'c>(
     call: &Call<'c>,
     find: impl FnOnce(&Call<'c>) -> Result<Option<&'a Hash>, Reply>,

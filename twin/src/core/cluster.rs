@@ -17,10 +17,10 @@ use crate::{
 /// The owner of each slot, after a certain number of changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
-    /// The number of changes.
+    /// How many changes have led to this state.
     pub(crate) version: u64,
     pub(crate) nodes: Vec<Member>,
-    /// The index of the node of each slot.
+    /// For each slot, the index of its node.
     pub(crate) owners: Owners,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Member {
     pub(crate) id: String,
     pub(crate) address: Address,
     pub(crate) master: Option<usize>,
-    /// The number of the change that gave its slots to the node.
+    /// The number of the change by which the node got its slots.
     pub(crate) epoch: u64,
     pub(crate) has_failed: bool,
 }
@@ -188,7 +188,7 @@ impl Core {
         }
     }
 
-    /// Returns how many of these keys are missing, and how many exist.
+    /// Returns how many of `keys` are missing, and how many exist.
     fn count_missing(&mut self, keys: &[&[u8]]) -> (usize, usize) {
         let now = self.now();
         let present = keys.iter().filter(|key| self.database(0).entry(key, now).is_some()).count();

@@ -1,9 +1,9 @@
 //! Replicas, which receive writes with a delay.
 //!
 //! A primary sends the outcome of each command or script as one batch. The batch has the current
-//! values of the touched keys, and the published messages. A replica reports its offset when the
-//! primary requests it, and each second. If the replica is promoted, it loses the batches that have
-//! not arrived.
+//! values of the touched keys, and the published messages. A replica reports its offset each
+//! second, and when the primary requests it. If the replica is promoted, it loses the batches that
+//! have not arrived.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -60,7 +60,7 @@ pub(super) struct Replication {
     /// The replication offset: the number of effects since the first replica connected.
     offset: u64,
     counts: bool,
-    /// The number of the last feed.
+    /// The number of the feed that was added last.
     last_feed: u64,
     /// The keys that were written since the last batch.
     touched: BTreeSet<(usize, Vec<u8>)>,
@@ -289,7 +289,7 @@ impl Core {
     }
 }
 
-/// Makes `replica` a replica of `master`, which receives writes after `lag`.
+/// Makes `replica` a replica of `master`. Writes reach `replica` after `lag`.
 pub(crate) fn follow(replica: &Arc<Shared>, master: &Arc<Shared>, lag: Delay) {
     let address = master.core().address.clone();
     let mut core = replica.core();

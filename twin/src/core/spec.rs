@@ -113,7 +113,7 @@ pub(crate) type Table = BTreeMap<&'static str, &'static Spec>;
 
 const CONTAINERS: [&str; 6] = ["acl", "client", "cluster", "pubsub", "script", "sentinel"];
 
-/// Returns the command of these words, or the error.
+/// Returns the command that the first of `words` name, or the error reply.
 pub(super) fn lookup(table: &Table, words: &[&[u8]]) -> Result<&'static Spec, Reply> {
     let name = lower(words.first().copied().unwrap_or_default());
     if let Some(spec) = table.get(name.as_str()) {

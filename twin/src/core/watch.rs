@@ -8,7 +8,7 @@ use crate::address::Address;
 /// A primary, its replicas and its sentinels, after a certain number of changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
-    /// How many changes there were.
+    /// How many changes have led to this state.
     pub(crate) version: u64,
     pub(crate) name: String,
     pub(crate) primary: Address,

@@ -453,7 +453,7 @@ async fn yielding_reader_gets_no_share_after_shutdown_began() {
     closing.await.unwrap();
 }
 
-/// If tokio's budget of a task is used up, tokio wakes the task only when a worker thread is free.
+/// If a task has used up its tokio budget, tokio wakes the task only when a worker thread is free.
 /// In this test, the only worker thread is blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn non_tokio_executor_shares_a_read_hold_on_a_tokio_thread() {

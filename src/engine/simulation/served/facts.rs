@@ -42,8 +42,8 @@ pub(super) fn untrue(site: &Site, watch: &Watch) -> Option<String> {
         }
         Kind::Permits | Kind::Latch | Kind::Barrier => return None,
     };
-    // A promoted replica may still have a copy from before the slot moved, so this function reads
-    // all primaries.
+    // While a slot moves, either primary may have the hold, and a promoted replica may have an old
+    // copy of the lock. So it suffices that any primary has the hold.
     let known: Vec<_> = site.masters().iter().filter_map(|it| it.hash(&key)).collect();
     let has_hold = known.iter().any(|it| it.contains_key(&field));
     (!has_hold).then(|| format!("{owner} believes in `{name}`: {known:?}"))

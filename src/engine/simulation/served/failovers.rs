@@ -22,9 +22,9 @@ use super::{
 };
 use crate::{domain::Name, engine::simulation::trace::Trace};
 
-/// A number that no shard has. Every fault that isolates a primary takes this number, so only one
-/// such fault exists at a time. The reason is that a cluster without a majority of primaries
-/// promotes no replica.
+/// A number that no shard has. Every fault that isolates a primary marks this number as busy, so
+/// only one such fault exists at a time. Otherwise a cluster might have no majority of primaries,
+/// and would then promote no replica.
 const ISOLATION: usize = 11;
 
 /// Makes servers fail, and promotes replicas.

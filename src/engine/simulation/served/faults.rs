@@ -18,7 +18,7 @@ pub(super) struct FaultInjector {
     pub(super) chance: Rng,
     /// Faults that end by themselves.
     pub(super) lasting: JoinSet<()>,
-    /// Clients that have lost their runtime and the tasks on it.
+    /// Clients whose runtime has ended, with the tasks on it.
     pub(super) without_runtime: Vec<Arc<Peer>>,
 }
 
@@ -95,8 +95,8 @@ impl FaultInjector {
     fn cut(&mut self, peer: &Peer) {
         let how = [Cut::Whole, Cut::Replies, Cut::Silence][self.chance.usize(..3)];
         self.log(|| format!("{} loses its connections: {how:?}", peer.id));
-        // A client notices a silent server only by a request without a reply. A client that only
-        // waits sends a request every five seconds.
+        // A client notices a silent server only by a request without a reply. On a subscribed
+        // connection, the client sends a request after five seconds without a message.
         let unnoticed = if how == Cut::Silence { Duration::from_secs(6) } else { Duration::ZERO };
         self.judge.fault(unnoticed);
         peer.cut(how);

@@ -181,13 +181,13 @@ struct Watched {
     since: Instant,
     /// The owner of the last grant. A hand-off within a client keeps this owner.
     granted_to: Option<Owner>,
-    /// Until when the holder of the lock is uncertain.
+    /// Until when a second holder of the lock is allowed because of a fault.
     doubtful_until: Instant,
     /// When the keys of the lock last moved to another shard. The replicas of that shard receive
     /// the keys later.
     moved: Option<Instant>,
-    /// Until when the holder of the lock is uncertain, even if replicas have acknowledged its
-    /// grant.
+    /// Until when a second holder is allowed even if replicas have acknowledged the grant of the
+    /// first.
     forgotten_until: Instant,
     /// Until when a fault disturbs the server of the lock.
     quiet_until: Instant,
@@ -265,8 +265,8 @@ impl Judge {
         }
     }
 
-    /// Notes that `name` moves to another server, which takes `lasts`. Meanwhile some requests take
-    /// longer, but no request may fail.
+    /// Notes that for `lasts`, `name` moves to another server. Meanwhile some requests take longer,
+    /// but no request may fail.
     pub(super) fn moves(&self, name: &Name, lasts: Duration) {
         let until = Instant::now() + lasts + self.connected();
         if let Some(lock) = self.seen().locks.get_mut(name) {
@@ -509,8 +509,8 @@ impl Judge {
         if self.scenario.faults.permissions || self.scenario.faults.refusals {
             return None;
         }
-        // A task that waits for acknowledgements counts as a waiter of this rule, although the task
-        // holds the lock and needs no subscription.
+        // A task that awaits acknowledgements is noted as a waiter, but has the lock and needs no
+        // subscription. So the time counts from the last moment at which its client had the lock.
         let had = |it: &Waiter| match self.scenario.is_deployed() {
             true => seen.had_at(&it.name, &it.client, now),
             false => it.since,

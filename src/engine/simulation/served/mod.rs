@@ -1,11 +1,11 @@
-//! Runs of clients on a simulated server. The clients use the store of production, with its link,
+//! Runs of clients on a simulated server. The clients use the real Redis store, with its link,
 //! login, wire, subscriptions and scripts.
 //!
 //! Servers hang, reject requests, forget data and are replaced. Connections break. Clients are
 //! paused, suspended, shut down and killed. Some foreign clients do not know Leasehold's protocol.
 //!
 //! ```text
-//! world                 one run: its clients, its server, its end
+//! world                 one run: its clients, its server, the checks at its end
 //! scenario              the settings of a run
 //! faults                faults of the server and the connections
 //! process_faults        faults of the machine and the process of a client
@@ -19,9 +19,9 @@
 //! records               the rules about the past: tokens, hand-offs, shutdowns
 //! objects               runs of the other objects
 //! book                  the rules for the other objects
-//! jobs                  what is known of the elements of a queue
-//! entries               what is known of the entries of a map
-//! facts                 rules about what the server knows
+//! jobs                  the record of the elements of a queue
+//! entries               the record of the entries of a map
+//! facts                 rules about the data of the server
 //! deployment            runs with sentinels or in a cluster
 //! failovers             faults of servers that have replicas, and the time of each fault
 //! server_faults         the faults that the servers of a run may have

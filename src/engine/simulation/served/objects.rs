@@ -24,7 +24,7 @@
 //! | leaving together | a member has left a double barrier while another member of its generation relies on its hold |
 //! | number of permits | guards have more permits together than the semaphore has |
 //! | existing holds | a task relies on a hold that the server does not have |
-//! | closed latches | a task passes a latch that was closed all the time |
+//! | closed latches | a task passes a latch that was closed during the whole wait |
 //! | no starvation | a task waits for two minutes, although every hold and every fault is shorter |
 //! | no leftovers | a queue entry, a permit or a key is left at the end |
 //!
@@ -119,8 +119,8 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
     // If another fault resumed the stopped primary early, this primary would accept a write that
     // the new primary does not have.
     faults.stops &= !fails_over;
-    // If a process dies, its permits have no lease, and a latch that this process closed stays
-    // closed for ever.
+    // Permits of a semaphore have no lease, so those of a dead process never come back. And a latch
+    // that a dead process has closed stays closed.
     faults.deaths &= !matches!(subject, Subject::Semaphore | Subject::Latch);
     scenario.rounds = scenario.rounds.min(30);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

@@ -16,8 +16,8 @@ use crate::engine::{clock::Clock, simulation::gate::Tasks};
 /// which the margin of a lease covers.
 const DRIFTS: [i32; 4] = [-10_000, 10_000, 0, -5_000];
 
-/// The highest number of runtimes that a client loses. After each loss, new tasks work for the
-/// client, so this number bounds the length of the run.
+/// The highest number of tokio runtimes that end while one client uses them. After each such end,
+/// new tasks work for the client, so this number bounds the length of the run.
 const RUNTIMES: u32 = 5;
 
 #[derive(Default)]
@@ -47,7 +47,7 @@ impl Process {
         self.slept.fetch_add(millis, Ordering::Relaxed);
     }
 
-    /// Returns whether the client may lose one more runtime.
+    /// Returns whether one more runtime of the client may end.
     pub(super) fn may_lose_its_runtime(&self) -> bool {
         !self.is_shut() && self.runtimes.load(Ordering::Relaxed) < RUNTIMES
     }
@@ -60,8 +60,8 @@ impl Process {
 
     /// Returns the clock of the client with this `number`.
     pub(super) fn clock(&self, number: u32) -> Clock {
-        // The clock starts ahead by more than a slow clock loses in a run, because the suspended
-        // time must never become negative.
+        // The suspended time begins with this value, which is more than a slow clock loses in a
+        // run. So the suspended time never becomes negative.
         const AHEAD: Duration = Duration::from_secs(1_000);
         let drift = DRIFTS[number as usize % DRIFTS.len()];
         let (begun, slept) = (Instant::now(), Arc::clone(&self.slept));

@@ -12,7 +12,7 @@ const WITHOUT_RUNTIME: Duration = Duration::from_millis(300);
 const SLOW: Duration = Duration::from_secs(5);
 
 impl FaultInjector {
-    /// Suspends the machine of a client, ends its runtime, or shuts the client down, at random.
+    /// At random, suspends a machine, ends a runtime, shuts a client down, or forces a release.
     pub(super) fn fault_of_process(&mut self, peer: &Arc<Peer>) {
         let does = self.scenario.faults;
         if does.suspensions && self.one_in(500) {

@@ -1,5 +1,5 @@
-//! A connection of a foreign client, which sends the words of a command, and returns the bytes of
-//! the reply as text.
+//! A connection for a foreign client. The connection sends the words of a command, and returns the
+//! bytes of the reply as text.
 
 use leasehold_twin::Twin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};

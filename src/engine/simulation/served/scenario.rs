@@ -7,8 +7,8 @@ use fastrand::Rng;
 /// The timeout of a client for a connection and for a reply.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The longest pause of a polling waiter. The pause is shorter than the longer yield windows, so
-/// the waiter polls in each of these windows.
+/// The longest pause of a polling waiter. Yield windows of 8 and 16 ms are longer than this pause,
+/// so the waiter polls in each of them.
 pub(super) const LONGEST_POLL: Duration = Duration::from_millis(4);
 
 /// How many replicas the server reports in a run with acknowledged grants.
@@ -135,8 +135,8 @@ impl Scenario {
         }
     }
 
-    // The next three settings derive from `ttl`, and draw no random number of their own. So the
-    // later random numbers of a seed stay the same.
+    // The next three settings derive from `ttl`. They draw no random number, because another draw
+    // would change all later random numbers of a seed.
 
     /// Returns whether locks are fenced. If a fault may lose the tokens of the server, locks are
     /// not fenced, because tokens would start again at 1.

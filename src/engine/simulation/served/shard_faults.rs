@@ -212,7 +212,7 @@ impl ShardFault {
         old.rejoin();
     }
 
-    /// Lets one sentinel miss a failover. Then clients reach no other sentinel.
+    /// Lets one sentinel miss a failover, and then makes the other sentinels unreachable.
     pub(super) async fn stale(&self, peers: &[Arc<Peer>]) {
         let Site::Watched(_, watched, _) = &self.site else { return self.stale_node().await };
         let sentinel = watched.sentinels()[0].clone();
@@ -316,7 +316,7 @@ impl ShardFault {
         self.site.servers(self.shards[0]).iter().for_each(Twin::flush_scripts);
     }
 
-    /// Moves the slot of a name to another shard. Its keys move one after the other.
+    /// Moves the slot of a name to another shard: first one key of the slot, then the others.
     pub(super) async fn moved(&self, cluster: &Cluster, name: &Name, to: usize) {
         let slot = Cluster::slot_of(name.as_str());
         let to =

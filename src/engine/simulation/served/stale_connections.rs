@@ -34,8 +34,8 @@ pub(super) struct StaleConnections {
 impl StaleConnections {
     pub(super) fn of(site: &Site, scenario: &Scenario) -> Self {
         let stays = match (site, scenario.kind) {
-            // A client without requests refreshes the topology of a cluster rarely, so it may keep
-            // a connection to a replaced node for a while.
+            // A client that sends no requests rarely refreshes the topology of a cluster, so it may
+            // keep a connection to a replaced node for a while.
             (Site::Nodes(..), _) => Duration::from_secs(24),
             (_, Kind::Switched) => Duration::from_secs(1),
             _ => Duration::from_secs(4),

@@ -116,7 +116,7 @@ impl Worker {
         (lock, Terms { acknowledged, renews })
     }
 
-    /// Returns how many replicas must acknowledge a grant, in one of three cases more than exist.
+    /// Returns how many replicas must acknowledge a grant: one time in three, more than exist.
     fn replicas(&mut self) -> Replicas {
         let least = if self.one_in(3) { TOO_MANY } else { TOO_MANY - 1 };
         Replicas::at_least(least).within(Duration::from_millis(50))
@@ -150,8 +150,8 @@ impl Worker {
         }
         acquired.unwrap_or_else(|error| {
             self.log(|| format!("does not acquire: {error}"));
-            // The other ways to acquire have a timeout, which may end before a reply comes. Their
-            // errors break no rule.
+            // The other ways to acquire have a timeout, or do not poll the future for a while. So
+            // their errors break no rule.
             if matches!(way, 0 | 4) {
                 self.judge.failed(lock.name(), &error);
             }
@@ -166,10 +166,10 @@ impl Worker {
         self.judge.waits(lock.name(), &self.peer.id, &self.peer.gate, self.class())
     }
 
-    /// Polls `acquire()` once, and again only after `time`, like a branch of a `select!`. If the
-    /// task is in line behind other tasks of its client, it blocks no other task meanwhile. But if
-    /// the task has the request slot, the store may grant the lock before the task is polled again.
-    /// This case counts as a fault.
+    /// Polls `acquire()` once, and again only after `time`, as a `select!` may do. If the task is
+    /// in line behind other tasks of its client, it blocks no other task meanwhile. But if the task
+    /// has the request slot, the store may grant the lock before the task is polled again. This
+    /// case counts as a fault.
     async fn pause_while_waiting(
         &mut self,
         lock: &Lock,

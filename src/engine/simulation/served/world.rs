@@ -1,4 +1,4 @@
-//! One run: its clients, its server, and its end.
+//! One run: its clients, its server, and the checks at its end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ const LONGEST: Duration = Duration::from_secs(900);
 
 const FAULTY_TIME: Duration = Duration::from_secs(30);
 
-/// After a client has lost its runtime, each of its new tasks works for this number of rounds.
+/// After the runtime of a client has ended, each of its new tasks works for this number of rounds.
 const ROUNDS_AGAIN: u32 = 3;
 
 /// The highest average number of scripts per grant, in tenths. A grant takes two requests of the

@@ -33,8 +33,8 @@ pub(super) const LONGEST_REPLY: usize = 2 * MAX_VALUE_BYTES;
 pub(crate) enum Changed {
     /// Nothing changed, or there was no previous value.
     No,
-    /// Something changed, or there was a previous value. The field has the previous value, or no
-    /// bytes.
+    /// Something changed, or there was a previous value. The field is the value that the script
+    /// returns, or empty.
     Yes(Vec<u8>),
     /// The previous value is too long for a reply, so nothing changed.
     TooLong,
@@ -87,7 +87,7 @@ pub(super) async fn page(
         };
         let texts = |values: &[Value]| values.iter().map(bytes).collect::<Result<Vec<_>, _>>();
         let next = Cursor { page: replies::number(page)?.unsigned_abs(), read: texts(read)? };
-        // The cursor 0 means the end, or a part of the first page. Only parts of pages have hashes.
+        // The cursor 0 means the end, but with hashes, it means the rest of the first page.
         let next = Some(next).filter(|next| *next != Cursor::default());
         Ok(Page { parts: texts(parts)?, next, skips: skips.first().map(bytes).transpose()? })
     };

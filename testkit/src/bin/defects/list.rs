@@ -1,11 +1,11 @@
 //! The defects, as data.
 //!
-//! Each defect is a text in the sources, and its replacement. The text must occur exactly once in
+//! Each defect replaces one or several texts in the sources. Each text must occur exactly once in
 //! its file. If a change to the sources changes such a text, this list must change, too.
 
 use crate::{Defect, Edit, Finder};
 
-/// Defects that the simulation finds.
+/// Defects that the simulation `run_served` finds.
 pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
         says: "a hold after a hand-off has the token of the hold before",
@@ -153,7 +153,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
     },
 ];
 
-/// Defects that the simulation does not find, each with the test that finds it.
+/// Other defects, each with the test or the simulation that finds it.
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_quorum"),

@@ -1,9 +1,9 @@
 //! Plants defects in a copy of the sources, and shows that the tests find each of them.
 //!
-//! The defects are data: see [`list`]. One build contains all defects in one test program. If
-//! defects change a function, the function has all of the changed bodies. Each process runs the
-//! body of its own defect ([`planting`]). A process without the number of a defect has no defect,
-//! and its tests pass.
+//! The defects are data: see [`list`]. One build contains all defects. If defects change a
+//! function, the function has all of the changed bodies. The environment of a process has the
+//! number of a defect, whose body the process runs ([`planting`]). A process without such a number
+//! has no defect, and its tests pass.
 //!
 //! It is an error if a defect cannot be planted, does not build, or makes a test fail in an unknown
 //! way. It is also an error if a test fails without a defect. The program only reads the sources,
@@ -54,11 +54,11 @@ struct Edit {
 /// The test that has to find a defect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Finder {
-    /// The simulation of a world, by its name, within a number of seeds.
+    /// The simulation of a world, by its name. It must find the defect within `SEEDS` seeds.
     Simulation(&'static str),
     /// The simulation of a world, by its name, with seeds from this number on. Earlier seeds do not
-    /// find the defect, and would take long. If another seed finds the defect after a change of the
-    /// sources, the search takes longer.
+    /// find the defect, and would take long. If a change of the sources makes another seed find the
+    /// defect, the search takes longer.
     SimulationFrom(&'static str, u64),
     /// A test of the library, by its full path.
     Unit(&'static str),
@@ -75,7 +75,7 @@ struct Case {
 }
 
 impl Case {
-    /// Whether a simulation or a test of `link` must find the defect, and no unit test of the library.
+    /// Whether the finder of the defect is not a unit test of the library.
     fn is_no_unit_test(&self) -> bool {
         !matches!(self.finder, Finder::Unit(_))
     }
@@ -156,7 +156,7 @@ enum Search {
     Nothing(Finder),
 }
 
-/// The program whose defects are searched for.
+/// The tests with all defects, and the texts and the folder that the searches use.
 struct Searches {
     program: Program,
     planted: Planted,
@@ -167,7 +167,7 @@ impl Searches {
     /// Searches for each of `cases`. Also runs each test of `cases` once without a defect. Returns
     /// the defects that were not found.
     fn run(&self, cases: &[Case]) -> Result<Vec<Case>, String> {
-        // Tests that wait for servers come first. Simulations, which only compute, come last.
+        // Unit tests, which may wait for servers, come before simulations, which only compute.
         let (simulations, tests): (Vec<_>, Vec<_>) =
             cases.iter().partition(|case| case.is_no_unit_test());
         let sound = finders(cases).into_iter().map(Search::Nothing);

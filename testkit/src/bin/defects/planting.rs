@@ -1,4 +1,4 @@
-//! Plants all defects into the sources. Each process then has the defect of its number.
+//! Plants all defects into the sources. Each process then runs with at most one of the defects.
 //!
 //! If defects change a function, the function contains the changed bodies in addition to its own
 //! body. The function looks up the number of the active defect, and runs the body of this defect. A
@@ -26,8 +26,8 @@ const DEPENDENCIES: &str = "Cargo.toml";
 /// library do not need this line. With this line, cargo would build the library twice for them.
 const ITSELF: &str = "leasehold = { path = \".\", features = [\"testing\"] }\n";
 
-/// Returns the source of `number`. An invalid number counts as 0: no defect is active, and so no
-/// defect is found.
+/// Returns the source of the function `number`. An invalid number counts as 0, so that no defect is
+/// active, and none is found.
 fn planted() -> String {
     format!(
         "use std::{{env, sync::LazyLock}};\n\n\
@@ -45,8 +45,8 @@ pub(crate) type Texts = BTreeMap<&'static str, String>;
 pub(crate) struct Planted {
     /// The changed files of the copied sources.
     pub(crate) texts: Texts,
-    /// The included texts that replace some of `texts`, by the number of the defect. Each included
-    /// text has the length of the text that it replaces.
+    /// For each defect, by its number: the new content of texts in the program. Each is as long as
+    /// the text in `texts` that it overwrites.
     included: BTreeMap<usize, Texts>,
 }
 
@@ -77,7 +77,7 @@ impl Planted {
         Ok(Self { texts, included })
     }
 
-    /// The files whose texts defects overwrite in the program.
+    /// The files whose texts in the program are overwritten by a defect.
     pub(crate) fn included(&self) -> impl Iterator<Item = &'static str> {
         let mut files: Vec<_> = self.included.values().flat_map(Texts::keys).copied().collect();
         files.sort_unstable();
@@ -85,7 +85,7 @@ impl Planted {
         files.into_iter()
     }
 
-    /// The texts that the defect `number` overwrites in the program.
+    /// The new content of each text that the defect `number` overwrites in the program.
     pub(crate) fn included_by(&self, number: usize) -> Option<&Texts> {
         self.included.get(&number)
     }
@@ -151,7 +151,7 @@ fn switched(
     Ok(texts)
 }
 
-/// Returns the replaced texts, each padded to the length of the longest replacement.
+/// Pads all versions of a text to one length. Returns the versions without a defect.
 fn with_room(
     included: &mut BTreeMap<usize, Texts>,
     read: impl Fn(&str) -> Result<String, String>,

@@ -27,7 +27,7 @@ pub(crate) struct Program {
     link: PathBuf,
     /// The folder of the sources. Tests run in it.
     sources: PathBuf,
-    /// The positions in the program of each text that a defect overwrites.
+    /// For each text that a defect overwrites: its byte offsets in the binary.
     places: BTreeMap<&'static str, Vec<u64>>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Run<'a> {
     pub(crate) base: u64,
     /// The number of the defect, or 0 for no defect.
     pub(crate) number: usize,
-    /// The texts that the defect overwrites in the program.
+    /// The new content of each text that the defect overwrites in the program.
     pub(crate) included: Option<&'a Texts>,
 }
 
@@ -95,7 +95,7 @@ impl Program {
         Ok((status, String::from_utf8_lossy(&text_out).into_owned()))
     }
 
-    /// Writes a copy of the program with other `texts` to `path`.
+    /// Writes a copy of the program to `path`, in which `texts` replace the original texts.
     fn write_changed(&self, path: &Path, texts: &Texts) -> io::Result<()> {
         fs::copy(&self.path, path)?;
         let program = File::options().write(true).open(path)?;
@@ -139,8 +139,8 @@ fn ended(child: &mut Child, longest: Duration) -> io::Result<Option<ExitStatus>>
     Ok(None)
 }
 
-/// The positions of `text` in `bytes`. Searches first for the first byte of `text`, which is quick
-/// even without optimisation.
+/// The byte offsets of `text` in `bytes`. Searches first for the first byte of `text`, which is
+/// quick even without optimisation.
 fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
     let Some(first) = text.first() else { return Ok(vec![]) };
     let (mut found, mut rest) = (vec![], bytes);
@@ -156,9 +156,9 @@ fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
 /// Builds the tests and returns the output of cargo. A little optimisation makes simulations three
 /// times as fast.
 ///
-/// The profile of dependencies must stay the same. Otherwise cargo would build the dependencies
-/// again. But testkit contains the path of its sources, so the copy must not replace the project's
-/// own build of testkit.
+/// Except testkit, all dependencies keep the profile of the project, so that cargo does not build
+/// them again. But testkit contains the path of its sources, so the copy must not replace the
+/// project's build of testkit.
 fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     let mut cargo = Command::new(env!("CARGO"));
     // `cargo run` sets variables that describe this program. If a dependency reads these variables,
@@ -188,7 +188,7 @@ fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     }
 }
 
-/// Returns the program of tests of the library `name` that cargo has built.
+/// Returns the test program of the library `name`, which cargo has built.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let starts = format!("/{name}-");
     let paths = messages.split("\"executable\":\"").skip(1);

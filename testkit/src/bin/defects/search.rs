@@ -14,7 +14,7 @@ const SEEDS: u64 = 2_000;
 /// the same sources.
 const SOUND_SEEDS: u64 = 200;
 
-/// The longest time of a test. Without a defect, no test takes this long.
+/// A test that takes longer has found its defect. Without a defect, no test takes this long.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// The test that found a defect, and how long it took.

@@ -2,7 +2,7 @@
 
 use crate::{Defect, Edit};
 
-/// Defects that the simulation on a simulated server finds.
+/// Defects that the simulation `run_served` finds.
 pub(crate) const SERVED: &[Defect] = &[
     Defect {
         says: "a lock that is always contended has no yield window",

@@ -4,8 +4,8 @@
 //! suite of the test kit.
 //!
 //! The folder `target/servers/NAME/results` keeps the output of each suite. The table in
-//! `docs/servers.md` contains the results of all suites. A test fails on a server that does not
-//! have an ability that the test needs. The table counts such a failure separately.
+//! `docs/servers.md` contains the results of all suites. If a test needs an ability that a server
+//! lacks, the test fails on this server. The table counts such a failure separately.
 
 mod results;
 mod suite;

@@ -97,8 +97,8 @@ impl Worker {
 }
 
 impl Book {
-    /// Returns whether no failover has forgotten what a server did after `since`. If the result is
-    /// `false`, callers look at the data of the servers.
+    /// Returns whether no failover has lost a write that a server executed after `since`. If the
+    /// result is `false`, callers look at the data of the servers.
     fn is_sure(&self, acknowledged: bool, since: Instant) -> bool {
         self.judge.is_sure(&name(), acknowledged, since)
     }

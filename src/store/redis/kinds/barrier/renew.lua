@@ -12,7 +12,7 @@
 -- renewed. Any other rejection ends the script. The counter is renewed, too, because barrier/left
 -- compares the counter as long as members are inside.
 --
--- Cost: TIME; ZSCORE, ZADD, PTTL and PEXPIRE twice for each member.
+-- Cost: TIME; ZSCORE, ZADD, PTTL and two PEXPIRE for each member.
 
 local time, outcomes = redis.call('TIME'), {}
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

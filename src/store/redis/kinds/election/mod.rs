@@ -59,8 +59,8 @@ impl InRedis for Election {
     }
 }
 
-/// Writes the record of the leader with this `claim` and `term`, if its owner still leads. Returns
-/// whether this owner leads. A repeated request writes the same record.
+/// Writes the record of this `term`, if the owner of `claim` still leads. Returns whether the owner
+/// leads. A repeated request writes the same record.
 pub(crate) async fn proclaim(
     store: &RedisStore,
     claim: &Claim,

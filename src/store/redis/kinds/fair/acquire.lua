@@ -74,8 +74,8 @@ local function ensure_entry()
 end
 
 if waits then
-    -- ZADD comes before `drop_dead_waiters`, which would otherwise drop this owner if its last
-    -- request is too old, for example after a pause of its process.
+    -- ZADD comes before `drop_dead_waiters`. Otherwise the script would drop this owner if its
+    -- previous request was too long ago, for example after a pause of its process.
     redis.call('ZADD', KEYS[4], 'XX', lives_until, ARGV[1])
 end
 local head, dropped = drop_dead_waiters(ARGV[2])

@@ -21,9 +21,9 @@
 -- The wait time of Redisson's waiters by default, and of all waiters of Leasehold.
 local WAIT = 300000
 
--- `advance` moves no deadline to less than this many milliseconds after the end of the lease. The
--- waiter of the deadline sends its next request before that time. Redisson drops a waiter after its
--- deadline. If a deadline is in the past, a Redisson client may wait without end.
+-- `advance` moves no deadline to less than this many milliseconds after the end of the lease. So a
+-- waiter can send its next request before Redisson drops it, which happens after its deadline. If a
+-- deadline is in the past, a Redisson client may wait without end.
 local AHEAD = 1000
 
 -- For this many milliseconds, a dead waiter of Leasehold stays in the queue behind a living waiter.
@@ -59,8 +59,8 @@ local function remove(owner)
     redis.call('ZREM', KEYS[4], owner)
 end
 
--- Moves deadlines. `sooner` has the owners, and by how many milliseconds the deadline of each owner
--- becomes earlier. `lease` is how long the lock is held from now on.
+-- Moves deadlines. `sooner` is a table {owner: by how many milliseconds its deadline becomes
+-- earlier}. `lease` is how long the lock is held from now on.
 local function advance(sooner, lease)
     local all = redis.call('ZRANGE', KEYS[3], '0', '-1', 'WITHSCORES')
     local least = now + lease + AHEAD
@@ -80,8 +80,8 @@ local function advance(sooner, lease)
     end
 end
 
--- Removes owners from the queue. `gone` has the owners, and by how many milliseconds the deadlines
--- behind each owner become earlier.
+-- Removes owners from the queue. `gone` is a table {owner: by how many milliseconds the deadlines
+-- behind this owner become earlier}.
 local function remove_waiters(gone, lease)
     local sooner, millis = {}, 0
     for _, waiter in ipairs(redis.call('LRANGE', KEYS[2], '0', '-1')) do

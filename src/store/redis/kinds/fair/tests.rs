@@ -105,7 +105,7 @@ impl Bench {
         all
     }
 
-    /// Adds a waiter of Redisson, which Redisson's rule drops after this time.
+    /// Adds a waiter of Redisson, whose deadline is in `millis` milliseconds.
     async fn redisson(&self, owner: &str, millis: i64) {
         let deadline = (self.now().await + millis).to_string();
         self.raw(&["RPUSH", QUEUE, owner]).await;

@@ -4,8 +4,8 @@
 --
 --   KEYS[1]  lock      hash {owner: hold count}
 --   KEYS[2]  queue     zset of entries {owner: microsecond of its arrival}. If a yield window
---                      was opened instead of a reservation for an entry, its score is 0, and
---                      the next release reserves the lock for this entry
+--                      was opened instead of a reservation for an entry, the entry gets the
+--                      score 0, and the next release reserves the lock for this entry
 --   KEYS[3]  yielded   string: millisecond of the last yield window; before the first window,
 --                      millisecond of the first release that found an entry
 --   ARGV[1]  owner     the owner that releases
@@ -14,15 +14,15 @@
 --   ARGV[4]  waiters   prefix of the channel of one waiting client
 --   ARGV[5]  reserve   milliseconds of a reservation
 --   ARGV[6]  rest      milliseconds until an unused queue, or KEYS[3], expires
---   ARGV[7]  long      milliseconds of waiting after which a waiter seldom sends a request
---                      without a notification
+--   ARGV[7]  long      a waiter that has waited for this many milliseconds seldom sends a
+--                      request without a notification
 --   ARGV[8]  later     milliseconds until the third waiter sends a request, because both
 --                      waiters before it may be dead
 --
 --   0                      the hold is removed, and the lock is free or reserved
 --   -1                     the lock is free, but the server denied the announcement
---   2, 4, 8 or 16          the lock is free. The queue is empty, but other clients listen. For
---                          this many milliseconds, the releasing client lets them acquire first
+--   2, 4, 8 or 16          the lock is free. The queue is empty, but clients without an entry wait.
+--                          For this many ms, the releasing client lets them acquire first
 --   {2, 4, 8 or 16}        the lock is free: a yield window of this many milliseconds begins.
 --                          After it, the first client in the queue sends a request
 --   {}                     this owner did not hold the lock, and no owner holds it
@@ -95,9 +95,9 @@ local function put_back(score)
     end
 end
 
--- The client of `place` was notified, but may be dead. If this client has waited for long, the
--- script also notifies each of the next two clients that has also waited for long. The second
--- client then sends a request after ARGV[5] milliseconds, and the third after ARGV[8].
+-- The client of `place` was notified, but may be dead. So if it has waited for long, the script
+-- also notifies the next two clients in the queue, each only if it has waited for long, too. The
+-- second client then sends a request after ARGV[5] milliseconds, and the third after ARGV[8].
 local function warn(from, now)
     local long_ago = (now - ARGV[7]) * 1000
     if tonumber(came) > long_ago then

@@ -169,8 +169,8 @@ async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
     store.with_waiters(&claim.object, ask).await
 }
 
-/// Frees a lock for the client that requests it first, by `HDEL` and `PUBLISH` in one batch. A
-/// script with these commands would take twice as long.
+/// Frees a lock by `HDEL` and `PUBLISH` in one batch. The next request of any client is then
+/// granted. A script with these commands would take twice as long.
 ///
 /// The server executes `PUBLISH` even if `HDEL` deletes nothing. So a repeated request also repeats
 /// a lost message. An unnecessary message only makes waiters send a useless request.
@@ -205,7 +205,7 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply
     }))
 }
 
-/// Returns the current holder of a lock that this owner lost, if the server replies.
+/// Returns the current holder of a lock that another owner has lost, if the server replies.
 async fn successor(store: &RedisStore, object: &Object) -> Option<Holder> {
     // The caller already knows of the loss, and an error of this request would hide the loss.
     Lock::holder(store, object).await.unwrap_or_else(|failure| {

@@ -37,7 +37,7 @@ pub(crate) struct Change<'a> {
     pub(crate) old: &'a [u8],
     /// The time after which the new entry expires.
     pub(crate) ttl: Option<Duration>,
-    /// Further entries to insert: keys and values by turns.
+    /// Further entries to insert: each key is followed by its value.
     pub(crate) more: &'a [Vec<u8>],
 }
 

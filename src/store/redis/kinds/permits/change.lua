@@ -13,7 +13,7 @@
 --   n      of `set` and `add`: the new number of free permits
 --   {err}  of `add`: the number of free permits would exceed Java's `int`
 --
--- Cost: GET and SET twice of the receipt, TIME, GET, ZCOUNT, ZCARD, EXISTS; INCRBY, PUBLISH.
+-- Cost: GET and two SET of the receipt, TIME, GET, ZCOUNT, ZCARD, EXISTS; INCRBY, PUBLISH.
 
 local before = answered(KEYS[3])
 if before then

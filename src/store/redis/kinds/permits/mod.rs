@@ -27,7 +27,7 @@ static CHANGE: LazyLock<Script> = script!("../receipt", "prelude", "change");
 static COUNT: LazyLock<Script> = script!("prelude", "count");
 static LEASE: LazyLock<Script> = script!("prelude", "lease");
 static RELEASE: LazyLock<Script> = script!("prelude", "release");
-/// Also renews the claims of a queue.
+/// Renews permits, and the claims of a queue.
 pub(super) static RENEW: LazyLock<Script> = script!("prelude", "renew");
 static TOUCH: LazyLock<Script> = script!("touch");
 

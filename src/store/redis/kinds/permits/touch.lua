@@ -7,9 +7,9 @@
 --   0      the permit is not held
 --
 -- Redis does not replicate a score that is set to its old value, so the script adds and removes
--- another member. It must not remove the permit, because the removal of the last member deletes the
--- key, and the exporting node of a migrating slot could not create the key again. The first ZREM
--- makes a full server accept the other writes of the script.
+-- another member. It must not remove and add the permit, because the removal of the last member
+-- deletes the key, and the exporting node of a migrating slot could not create the key again. The
+-- first ZREM makes a full server accept the other writes of the script.
 --
 -- Cost: ZSCORE, ZADD and two ZREM.
 

@@ -61,8 +61,8 @@ for i = 1, #ahead, 2 do
     redis.call('ZADD', it.permits, whole(now), ahead[i])
 end
 
--- Finds the member whose end frees enough permits. From the oldest member on, adds up the permits
--- that become free when each member leaves the window.
+-- Adds up the permits of the members, from the oldest member on, until they are enough. `score` is
+-- then the time of the last of these members.
 local missing, from, score = wanted - free, 0, now
 while missing > 0 do
     local some = redis.call('ZRANGEBYSCORE', it.permits, '(' .. it.gone, '+inf', 'WITHSCORES',

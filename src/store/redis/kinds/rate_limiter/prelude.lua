@@ -103,8 +103,8 @@ local function free_at(it, now)
 end
 
 -- Starts the idle time of the limiter again, if it has one, and gives the counter and the permits
--- the TTL of the limiter. If each client has its own permits, these permits expire even if the
--- limiter does not expire, because no other client would delete them.
+-- the TTL of the limiter. A client's own permits expire even if the limiter never does, because
+-- no other client would delete them.
 local function keep(it)
     local rest = it.idle
     if rest > 0 then

@@ -1,6 +1,6 @@
 -- read_write/force: removes all readers, or the writer, and notifies the waiters.
 --
---   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count}
+--   KEYS[1]  lock     hash {mode: read or write, reader: hold count, `owner:write`: hold count}
 --   ARGV[1]  mode     read or write
 --   ARGV[2]  channel  of the notification
 --   ARGV[3]  message  to publish: 0 for the read side, 1 for the write side

@@ -1,6 +1,6 @@
 -- read_write/inspect: returns a reader, or the writer.
 --
---   KEYS[1]  lock  hash {mode: read or write, reader: hold count, owner:write: hold count}
+--   KEYS[1]  lock  hash {mode: read or write, reader: hold count, `owner:write`: hold count}
 --   ARGV[1]  mode  read or write
 --
 --   {}                     the lock is not held in this mode

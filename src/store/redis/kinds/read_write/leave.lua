@@ -1,6 +1,6 @@
 -- read_write/leave: removes a reader. After the last reader, frees the lock and notifies waiters.
 --
---   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count}
+--   KEYS[1]  lock     hash {mode: read or write, reader: hold count, `owner:write`: hold count}
 --   KEYS[2]  lease    string; lives as long as the lease of this reader
 --   ARGV[1]  owner    of the read hold
 --   ARGV[2]  channel  on which the free lock is announced

@@ -1,6 +1,6 @@
 -- read_write/prolong: renews many writers. Skips each writer that no longer holds its lock.
 --
---   KEYS[i]      lock    hash {mode: read or write, reader: hold count, owner:write: hold count}
+--   KEYS[i]      lock    hash {mode: read or write, reader: hold count, `owner:write`: hold count}
 --   ARGV[2i-1]   writer  the field of the writer of KEYS[i]
 --   ARGV[2i]     ttl     new lease in milliseconds; 0 only checks
 --

@@ -1,9 +1,9 @@
 -- read_write/read: grants a read lock, unless the write side is held.
 --
---   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count};
+--   KEYS[1]  lock     hash {mode: read or write, reader: hold count, `owner:write`: hold count};
 --                     lives as long as the longest lease
 --   KEYS[2]  lease    string; lives as long as the lease of this reader
---   KEYS[3]  writers  zset {owner: its arrival, until:owner: minus the expiry time of the entry};
+--   KEYS[3]  writers  zset {owner: its arrival, `until:owner`: negative expiry time of the entry};
 --                     only passed if this reader lets earlier writers acquire first
 --   ARGV[1]  owner    unique to this acquisition
 --   ARGV[2]  ttl      lease in milliseconds

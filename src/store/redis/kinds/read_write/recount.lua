@@ -1,6 +1,6 @@
 -- read_write/recount: sets the hold count of a writer, if this writer holds the lock.
 --
---   KEYS[1]  lock    hash {mode: read or write, reader: hold count, owner:write: hold count}
+--   KEYS[1]  lock    hash {mode: read or write, reader: hold count, `owner:write`: hold count}
 --   ARGV[1]  writer  the field of the writer
 --   ARGV[2]  count   the new hold count
 --   ARGV[3]  ttl     new lease in milliseconds; 0 keeps the old lease

@@ -1,6 +1,6 @@
 -- read_write/renew: renews many readers. Skips each reader whose own lease is over.
 --
---   KEYS[2i-1]   lock   hash {mode: read or write, reader: hold count, owner:write: hold count}
+--   KEYS[2i-1]   lock   hash {mode: read or write, reader: hold count, `owner:write`: hold count}
 --   KEYS[2i]     lease  string; lives as long as the lease of this reader
 --   ARGV[2i-1]   owner  of the read hold
 --   ARGV[2i]     ttl    new lease in milliseconds; 0 only checks

@@ -1,7 +1,7 @@
 -- read_write/unlock: releases a write hold, and notifies the waiters. A read hold stays.
 --
---   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count}
---   KEYS[2]  writers  zset {owner: its arrival, until:owner: minus the expiry time of the entry};
+--   KEYS[1]  lock     hash {mode: read or write, reader: hold count, `owner:write`: hold count}
+--   KEYS[2]  writers  zset {owner: its arrival, `until:owner`: negative expiry time of the entry};
 --                     only passed by a writer that may have waited
 --   ARGV[1]  owner    of the write hold
 --   ARGV[2]  writer   the field of this owner as a writer
@@ -10,13 +10,13 @@
 --   ARGV[5]  own      how many of the subscribers belong to the releasing client
 --
 --   0                      the write hold is released
---   2, 4, 8 or 16          the same, and other clients listen. For this many milliseconds, the
---                          other clients may send requests first
+--   2, 4, 8 or 16          the same, and other clients are subscribed. For this many milliseconds,
+--                          the other clients may send requests first
 --   -1                     the same, but the server denied the announcement
 --   {}                     this owner was not the writer, and no owner holds the lock
 --   {pttl, owner, count}   this owner was not the writer, and this other owner holds the lock
 --
--- Remaining readers keep the lock as long as their leases last. The number of milliseconds changes
+-- Remaining readers keep the lock as long as their leases last. The number in the reply changes
 -- each second, between 2 and 16, because clients with long round trips need more time.
 --
 -- Cost: HEXISTS, HLEN, HDEL, DEL, PUBLISH and TIME; ZREM; the cost of `longest_lease`.

@@ -1,8 +1,8 @@
 -- read_write/write: grants the write lock, if no other owner has the lock.
 --
---   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count};
+--   KEYS[1]  lock     hash {mode: read or write, reader: hold count, `owner:write`: hold count};
 --                     lives as long as the longest lease
---   KEYS[2]  writers  zset {owner: its arrival, until:owner: minus the expiry time of the entry};
+--   KEYS[2]  writers  zset {owner: its arrival, `until:owner`: negative expiry time of the entry};
 --                     only passed by a waiting writer
 --   ARGV[1]  owner    unique to this acquisition
 --   ARGV[2]  ttl      lease in milliseconds

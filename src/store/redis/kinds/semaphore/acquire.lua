@@ -40,7 +40,7 @@
 -- thousand holders, HSET and PEXPIRE. If the owner stops being the longest waiter, the request also
 -- costs HDEL and PUBLISH.
 --
--- While there is a longest waiter, each request also costs TIME; its grant also costs DEL.
+-- While there is a longest waiter, a request also costs TIME, and the grant of this waiter DEL.
 --
 -- Cost: HGET, ZSCORE, GET, HMGET, HSET and DECRBY.
 
