@@ -271,8 +271,7 @@ impl QuorumHold {
                     if self.time_left().is_err() {
                         return;
                     }
-                    let ended = self.grants.lock()[number].take();
-                    drop(ended);
+                    self.grants.lock()[number] = None;
                     let may_be_forced = is_renewed && reason == LostReason::NotOwned;
                     let is_forced = may_be_forced && has_kept_its_data(lock, granted).await;
                     if is_forced { ttl } else { Duration::ZERO }
