@@ -361,7 +361,7 @@ async fn dropped_member_of_a_double_barrier_leaves_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_inside_is_notified_of_its_loss() {
+async fn member_inside_a_double_barrier_is_notified_of_its_loss() {
     let (store, barriers) = two_double(2);
     let [one, other] = inside(&barriers).await;
     let lost = one.lost();
@@ -403,7 +403,7 @@ async fn unpolled_member_is_lost_when_its_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_makes_members_inside_leave() {
+async fn shutdown_makes_members_of_a_double_barrier_leave() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let barrier = client.double_barrier("phase", 2).unwrap();

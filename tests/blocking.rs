@@ -384,7 +384,7 @@ mod reentry {
     }
 
     #[test]
-    fn owned_guard_is_not_reentered() {
+    fn acquire_does_not_reenter_an_owned_guard() {
         let lock = World::new().door();
         let guard = lock.acquire_owned().unwrap();
         assert!(lock.try_acquire().unwrap().is_none());
@@ -397,7 +397,7 @@ mod reentry {
     }
 
     #[test]
-    fn owned_acquisition_does_not_reenter() {
+    fn acquire_owned_does_not_reenter_a_hold_of_the_thread() {
         let lock = World::new().door();
         let _guard = lock.acquire().unwrap();
         assert!(lock.try_acquire_owned().unwrap().is_none());
@@ -600,7 +600,7 @@ mod running {
     }
 
     #[test]
-    fn work_does_not_start_while_another_owner_holds() {
+    fn work_does_not_start_while_another_owner_holds_the_lock() {
         let world = World::new();
         let _guard = world.door().acquire().unwrap();
         let lock = world.other_door();
@@ -879,7 +879,7 @@ fn threads_pass_a_latch_when_another_counts_it_down() {
 
 /// A multi-lock waits on the runtime of one of its clients.
 #[test]
-fn hold_is_renewed_when_another_client_of_a_multi_lock_ends() {
+fn hold_is_renewed_when_a_client_of_a_past_multi_lock_ends() {
     for first_stays in [true, false] {
         let clients = [(); 2].map(|()| Client::builder().ttl(millis(300)).in_memory().unwrap());
         let locks = [0, 1].map(|at| clients[at].lock(format!("door{at}")).unwrap());

@@ -483,7 +483,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn dropped_hand_off_reaches_next_task_while_store_is_silent() {
+    async fn hand_off_to_a_dropped_task_reaches_the_next_in_an_outage() {
         // given a holder, and two waiting tasks of the same client
         let world = World::new();
         let (lock, behind) = (world.door(), world.door());
@@ -508,7 +508,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn dropped_hand_off_reaches_a_task_with_another_lease() {
+    async fn hand_off_to_a_dropped_task_wakes_a_task_with_another_lease() {
         let world = World::new();
         let (lock, behind) = (world.door(), world.door().lease(secs(20)));
         let guard = lock.acquire().await.unwrap();
@@ -526,7 +526,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn dropped_hand_off_reaches_another_process_if_no_task_waits() {
+    async fn hand_off_to_a_dropped_task_reaches_a_waiting_process() {
         let world = World::new();
         let (lock, elsewhere) = (world.door(), world.other_door());
         let guard = lock.acquire().await.unwrap();
@@ -542,7 +542,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn dropped_hand_off_frees_the_lock_if_no_task_waits() {
+    async fn hand_off_to_a_dropped_task_frees_the_lock_if_no_task_waits() {
         let world = World::new();
         let lock = world.door();
         let guard = lock.acquire().await.unwrap();
@@ -552,7 +552,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn dropped_hand_off_is_released_when_a_silent_store_replies() {
+    async fn hand_off_to_a_dropped_task_is_released_after_an_outage() {
         let world = World::new();
         let lock = world.door();
         let guard = lock.acquire().await.unwrap();
@@ -614,7 +614,7 @@ mod granted_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn guard_left_in_a_finished_task_is_released() {
+    async fn guard_in_the_unread_result_of_a_task_is_released() {
         let world = World::new();
         let lock = world.door();
         let task = tokio::spawn(async move { lock.acquire().await });
@@ -681,7 +681,7 @@ mod release {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn dropped_release_of_one_share_updates_the_count() {
+    async fn dropped_release_of_one_guard_updates_the_hold_count() {
         for stalled in [false, true] {
             let cuts = at_every_await(async |cut| {
                 // given a hold with two guards

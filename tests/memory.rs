@@ -85,7 +85,7 @@ async fn service_stops_within_a_third_of_its_ttl_after_a_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn service_survives_a_hang_shorter_than_its_ttl() {
+async fn service_survives_a_store_hang_shorter_than_its_ttl() {
     let store = MemoryStore::new();
     let billing = Billing::new(&store);
     let (ran, ()) = tokio::join!(billing.night_run(10), async {
@@ -99,7 +99,7 @@ async fn service_survives_a_hang_shorter_than_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn service_stops_at_a_hang_longer_than_its_ttl() {
+async fn service_stops_at_a_store_hang_longer_than_its_ttl() {
     let store = MemoryStore::new();
     let billing = Billing::new(&store);
     let (ran, ()) = tokio::join!(billing.night_run(10), async {
@@ -197,7 +197,7 @@ mod lose {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn memory_store_loses_nothing_for_an_invalid_name() {
+    async fn lose_returns_false_for_an_invalid_name() {
         assert!(!MemoryStore::new().lose(""));
     }
 }
@@ -263,7 +263,7 @@ mod stall {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stalled_store_replies_to_no_client_until_one_resume() {
+    async fn store_that_was_stalled_twice_resumes_after_one_resume() {
         let store = MemoryStore::new();
         store.stall();
         store.stall();

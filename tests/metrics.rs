@@ -124,7 +124,7 @@ fn cancelled_acquisition_is_recorded_as_cancelled() {
 
 /// If the names of locks were labels, each lock would create a series.
 #[test]
-fn lock_label_is_the_text_that_the_program_returns() {
+fn lock_label_of_a_metric_is_chosen_by_the_program() {
     let page = page_of(async || {
         leasehold::metrics::label_locks(|name| name.starts_with("dear:").then_some("dear:*"));
         let client = Client::in_memory();

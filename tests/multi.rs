@@ -208,7 +208,7 @@ async fn member_lost_during_the_wait_is_acquired_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_lost_while_another_is_tried_is_acquired_again() {
+async fn member_lost_while_another_member_is_tried_is_acquired_again() {
     let world = World::new();
     let (store, slow) = elsewhere("b");
     let short = world.one.lock("a").unwrap().lease(millis(50));
@@ -221,7 +221,7 @@ async fn member_lost_while_another_is_tried_is_acquired_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_is_released_soon_when_another_server_is_silent() {
+async fn member_is_soon_released_when_another_members_server_hangs() {
     for silent in ["a", "c"] {
         let world = World::new();
         let (store, silent) = elsewhere(silent);

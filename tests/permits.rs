@@ -137,7 +137,7 @@ async fn release_of_many_permits_admits_many_waiters() {
 // Waiting.
 
 #[tokio::test(start_paused = true)]
-async fn remote_release_wakes_subscribed_and_polling_waiters() {
+async fn permit_release_soon_reaches_subscribed_and_polling_waiters() {
     let polling = WaitStrategy::Polling { initial: ms(1), max: ms(50) };
     for (wait_strategy, soon) in [(WaitStrategy::PubSub, AT_ONCE), (polling, ms(70))] {
         let t = World::of(1).await;
@@ -152,7 +152,7 @@ async fn remote_release_wakes_subscribed_and_polling_waiters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permit_waiter_asks_when_the_next_permit_lease_ends() {
+async fn permit_waiter_acquires_when_the_first_permit_lease_ends() {
     let t = World::of(2).await;
     let _long = t.one.clone().lease(secs(60)).acquire().await.unwrap();
     let _short = t.one.clone().lease(ms(2_345)).acquire().await.unwrap();
@@ -299,7 +299,7 @@ async fn loss_of_a_handed_off_permit_reaches_its_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permit_granted_to_an_absent_waiter_is_free_soon() {
+async fn permit_granted_to_an_unpolled_waiter_is_soon_free_again() {
     for dropped in [true, false] {
         let t = World::of(1).await;
         let guard = t.one.acquire().await.unwrap();
@@ -367,7 +367,7 @@ async fn revoked_permit_is_noticed_at_the_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_are_lost_by_the_store_or_by_the_local_deadline() {
+async fn permits_are_lost_when_the_store_loses_them_or_is_silent() {
     let t = World::of(2).await;
     let guard = t.one.acquire().await.unwrap();
     assert!(t.store.lose("printers") && !t.store.lose("printers"));

@@ -140,7 +140,7 @@ async fn waiting_writer_precedes_later_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unpolled_writer_keeps_its_preference_for_a_limited_time() {
+async fn silent_writer_keeps_its_preference_for_five_seconds() {
     let (store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
     // A writer that waits, and that sends no further request for 30 s.
@@ -183,7 +183,7 @@ async fn reader_yields_for_ten_seconds_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_with_short_timeouts_acquire_half_of_the_time() {
+async fn half_of_readers_with_short_timeouts_pass_a_waiting_writer() {
     let (store, here, there) = prices();
     let _long = here.read().acquire().await.unwrap();
     let writer = tokio::spawn(async move { there.write().acquire().await.map(drop) });
@@ -261,7 +261,7 @@ async fn write_guard_of_a_lost_hold_cannot_acquire_a_read_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_do_not_wait_without_writer_preference() {
+async fn readers_without_writer_preference_do_not_wait_for_writers() {
     let (_store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
     let write = there.write();
@@ -274,7 +274,7 @@ async fn readers_do_not_wait_without_writer_preference() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_writer_blocks_no_reader() {
+async fn waiting_writer_that_gives_up_blocks_no_reader() {
     let (_store, here, there) = prices();
     let _first = here.read().acquire().await.unwrap();
     let max_wait = Duration::from_millis(100);
@@ -372,7 +372,7 @@ async fn readers_are_renewed_and_end_with_their_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn polling_waiter_acquires_both_sides() {
+async fn polling_waiters_acquire_the_read_and_the_write_side() {
     let (_store, here, there) = prices();
     let polling =
         WaitStrategy::Polling { initial: Duration::from_millis(1), max: Duration::from_millis(8) };

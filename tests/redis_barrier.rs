@@ -145,7 +145,7 @@ async fn passes_on(url: &str) {
 /// The waiting client has no permission to subscribe, so it polls. This client sends its next
 /// request seconds later, when the lease of the other member's request has ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn late_member_stays_inside_after_the_lease_of_the_opener() {
+async fn member_that_notices_the_opening_late_stays_inside() {
     let redis = Redis::start();
     let limited = with_acl(&redis, "limited", &["+@all", "-subscribe", "&*", "~*"]).await;
     let waits = limited.double_barrier("phase", 2).unwrap();
@@ -232,7 +232,7 @@ async fn member_that_died_inside_leaves_when_its_lease_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entry_whose_reply_is_lost_counts_once() {
+async fn enter_with_a_lost_reply_counts_once() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let clients = [Client::connect(&proxy.url()).await.unwrap(), client(&redis).await];

@@ -65,7 +65,7 @@ async fn elements_match_redisson_and_claims_have_their_own_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn element_without_a_message_is_claimed_soon_at_low_cost() {
+async fn element_pushed_without_a_message_is_soon_claimed_cheaply() {
     let redis = Redis::start();
     let jobs = queue(&redis).await;
     let waiters: Vec<_> = (0..20).map(|_| claiming(&jobs)).collect();
@@ -119,7 +119,7 @@ async fn lost_replies_lose_and_repeat_no_element() {
 /// An unreadable element must not stay at the head, because each worker would fail again. A reply
 /// with a long element would end the connection of all callers.
 #[tokio::test(flavor = "multi_thread")]
-async fn unreadable_elements_are_in_a_list_of_their_own() {
+async fn unreadable_elements_are_moved_to_a_list_of_their_own() {
     let redis = Redis::start();
     let long = "x".repeat(300_000);
     java_pushes(&redis, &["x", &long, "7"]);
@@ -159,7 +159,7 @@ async fn denied_commands_lose_no_element() {
 /// Former bug: a denied HDEL left an element in the queue and among the claims, and each further
 /// request added a copy. A denied LPOP did the same with a long element.
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_removal_copies_no_element() {
+async fn claim_with_a_denied_removal_copies_no_element() {
     let redis = Redis::start();
     let list = |key: &str| redis.command(&["LRANGE", key, "0", "-1"]);
     let limited = with_acl(&redis, "limited", &["+@all", "-lpop", "&*", "~*"]).await;

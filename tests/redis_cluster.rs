@@ -158,7 +158,7 @@ async fn every_kind_of_object_works_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn braced_name_uses_the_slot_of_its_tag_except_latches() {
+async fn hash_tag_of_a_name_selects_the_slot_and_latches_refuse_it() {
     let cluster = three_masters();
     let client = client(&cluster).await;
     let held = client.lock("{tenant}:orders").unwrap().acquire().await.unwrap();
@@ -311,7 +311,7 @@ async fn when_login_is_accepted(lock: &Lock) -> LockGuard {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn node_that_rejects_logins_is_named_and_gets_releases_later() {
+async fn error_names_a_node_that_rejects_logins_and_releases_wait() {
     let cluster = three_masters();
     with_user(&cluster);
     let client = as_user(&cluster, "door").await;
@@ -444,7 +444,7 @@ async fn user_without_subscribe_polls_until_it_may_subscribe() {
 /// Clusters before Redis 7 have no sharded channels. In this test, the clients have no permission
 /// for `PUBSUB SHARDNUMSUB`, and so also use plain channels.
 #[tokio::test(flavor = "multi_thread")]
-async fn plain_channels_wake_waiters_without_a_queue() {
+async fn plain_channels_wake_waiters_that_have_no_queue_entry() {
     let cluster = three_masters();
     came_with(7, "denied subcommands");
     cluster.user("plain", &["~*", "&*", "+@all", "-pubsub|shardnumsub"]);
@@ -555,7 +555,7 @@ async fn nodes_are_reached_by_translated_addresses() {
 /// Former bug: the client translated the address of each node only once. If a node moved, and
 /// announced the same address as before, the node stayed unreachable for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn moved_node_is_resolved_again() {
+async fn address_of_a_moved_node_is_translated_again() {
     let cluster = three_masters();
     let node = owner(&cluster, NAME);
     let ways = Ways::to(&node);
@@ -581,7 +581,7 @@ async fn moved_node_is_resolved_again() {
 /// Former bug: the client called the translation function while it had locked an internal mutex. A
 /// request from within the function needs this mutex, so the request waited for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn translation_that_calls_its_client_blocks_no_call() {
+async fn address_translation_may_call_its_own_client() {
     let cluster = three_masters();
     let asked: Arc<OnceLock<Client>> = Arc::default();
     let asks = Arc::clone(&asked);
@@ -627,7 +627,7 @@ async fn manual_failover_loses_no_hold_and_no_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn lossless_failovers_keep_exclusion_and_progress() {
+async fn locks_stay_exclusive_and_available_in_lossless_failovers() {
     let cluster = Arc::new(Cluster::options().impatient().start());
     // In a failover, the old primary waits until the other nodes agree. So a release may need a
     // second request, and a long timeout.
@@ -882,7 +882,7 @@ impl Load {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn slot_move_under_load_keeps_exclusion_and_progress() {
+async fn locks_stay_exclusive_and_available_during_a_slot_move() {
     let cluster = Arc::new(three_masters());
     let clients = [client(&cluster).await, client(&cluster).await];
     let load = Load::on(&clients, NAME);
@@ -947,7 +947,7 @@ async fn locks_in_a_migrating_slot_are_granted_and_released() {
 /// The client renews holds together, but a script must not use keys on two nodes. Former bug: a
 /// reader lost its hold if its lease was on one node and the lock on another node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn holds_of_a_migrating_slot_are_kept() {
+async fn holds_are_renewed_and_kept_while_their_slot_migrates() {
     let cluster = three_masters();
     let client = hasty(&cluster, secs(3)).await;
     let mut guards = Vec::new();
@@ -1141,7 +1141,7 @@ async fn error_names_an_unassigned_slot_and_other_slots_keep_working() {
 
 /// Former bug: the error named the unreachable node as the cause, and did not name the setting.
 #[tokio::test(flavor = "multi_thread")]
-async fn clusterdown_names_the_full_coverage_setting() {
+async fn clusterdown_error_names_the_full_coverage_setting() {
     let cluster = Cluster::options().replicas(0).impatient().start();
     let lost = owner(&cluster, NAME);
     let living = other_than(&cluster, NAME);
@@ -1170,7 +1170,7 @@ async fn clusterdown_names_the_full_coverage_setting() {
 /// Former bug: the error reported that the lock is held, although this was only the result of an
 /// earlier reply.
 #[tokio::test(flavor = "multi_thread")]
-async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {
+async fn waiter_gets_clusterdown_instead_of_the_former_holder() {
     let cluster = Cluster::options().replicas(0).impatient().start();
     let lost = owner(&cluster, NAME);
     let living = other_than(&cluster, NAME);

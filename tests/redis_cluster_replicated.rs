@@ -65,7 +65,7 @@ async fn is_free(cluster: &Cluster, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicated_grant_is_acknowledged_by_its_own_node() {
+async fn grant_is_acknowledged_by_replicas_of_its_own_node() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     for master in cluster.masters() {
@@ -110,7 +110,7 @@ async fn stopped_replica_affects_only_grants_of_its_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn concurrent_replicated_locks_share_the_requests_of_a_node() {
+async fn concurrent_replicated_locks_share_wait_commands_of_a_node() {
     const LOCKS: usize = 96;
     let cluster = Cluster::start();
     let client = client(&cluster).await;
@@ -305,7 +305,7 @@ async fn replicas_of_a_node_that_has_lost_the_slot_do_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn grants_of_a_migrating_slot_are_acknowledged_in_place() {
+async fn new_grant_in_a_migrating_slot_is_replicated_by_the_new_node() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));

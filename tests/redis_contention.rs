@@ -121,7 +121,7 @@ async fn client_without_queue_permission_waits_like_redisson() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_permission_affects_one_name() {
+async fn permission_revoked_during_a_hold_affects_only_its_name() {
     // given a client that loses the permission for a lock while it holds that lock
     let redis = Redis::start();
     let client = with_acl(&redis, "some", &["~*", "&*", "+@all"]).await;
@@ -168,7 +168,7 @@ async fn permission_granted_later_lets_a_waiting_client_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_without_all_queue_channels_hides_no_redisson_waiter() {
+async fn client_denied_a_queue_channel_hides_no_redisson_waiter() {
     // given clients that may use some, but not all, of the channels that a queue needs
     for channels in [
         &["&redisson_lock__channel:*", "&leasehold_lock__channel:*"][..],
@@ -203,7 +203,7 @@ async fn client_without_all_queue_channels_hides_no_redisson_waiter() {
 // Leases.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn polling_waiter_acquires_behind_holds_with_any_lease() {
+async fn polling_waiter_acquires_between_holds_with_any_kind_of_lease() {
     // The lock is free for 2 % of the time, and the waiter polls twenty times a second.
     let bound = secs(60);
     for fixed in [false, true] {
@@ -330,7 +330,7 @@ async fn queue_entry_is_removed_however_its_waiter_ends() {
 // Waiters that send no request.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unpolled_future_blocks_processes_less_than_a_second() {
+async fn unpolled_waiter_delays_a_waiter_of_another_process_briefly() {
     let redis = Redis::start();
     let [one, other] = [client(&redis).await, client(&redis).await];
     for waits in [ms(5), ms(300), ms(1_200)] {
@@ -358,7 +358,7 @@ async fn unpolled_future_blocks_processes_less_than_a_second() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queue_entry_of_an_unpolled_future_blocks_less_than_a_second() {
+async fn queue_entry_of_unpolled_waiter_delays_the_next_one_briefly() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     for _ in 0..3 {

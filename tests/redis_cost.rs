@@ -395,7 +395,7 @@ async fn polling_waiter_asks_at_its_interval_and_never_subscribes() {
 // Acquiring in turn.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn alternating_clients_cost_three_evalsha_each() {
+async fn each_hold_of_alternating_clients_costs_three_evalsha() {
     let (mut costs, mut commands) = (Vec::new(), Vec::new());
     for (clients, rounds) in [(2, 300), (8, 150), (32, 60)] {
         // given clients that have waited for each other before

@@ -161,7 +161,7 @@ async fn waiting_candidate_leads_within_the_lease_after_a_crash() {
 
 /// If the record cannot be written, the client also releases the lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn leader_without_a_record_does_not_lead() {
+async fn candidate_that_cannot_write_its_record_does_not_lead() {
     let redis = Redis::start();
     let all_but_records =
         ["+@all", "&*", "~scheduler", "~leasehold_lock*", "~redisson_lock_token:*"];

@@ -693,7 +693,7 @@ async fn user_without_subscribe_waits_by_polling() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn user_without_the_channel_can_lock_and_release() {
+async fn user_without_channel_permission_can_acquire_and_release() {
     // given a holder without permission to publish, and a waiter
     let redis = Redis::start();
     let (mute, other) = (with_acl(&redis, "limited", &["~*", "+@all"]).await, client(&redis).await);
@@ -763,7 +763,7 @@ async fn request_is_retried_while_the_server_is_read_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_continues_after_an_endless_script_of_the_server() {
+async fn waiter_continues_when_an_endless_script_was_killed() {
     let redis = Redis::options().arg("--lua-time-limit", "100").start();
     let client = client(&redis).await;
     let mut other = Connection::open(redis.port());
@@ -929,7 +929,7 @@ async fn forced_release_is_reported_at_once_to_a_waiting_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn revoked_fixed_lease_is_notified_before_its_end() {
+async fn forced_release_of_a_fixed_lease_is_noticed_before_its_end() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().lease(secs(30)).acquire().await.unwrap();

@@ -130,7 +130,7 @@ async fn guarded_script_gets_its_arguments_and_returns_its_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_of_run_and_blocking_threads_can_make_guarded_writes() {
+async fn guarded_writes_work_inside_run_and_on_blocking_threads() {
     let redis = Redis::start();
     let (lock, url) = (client(&redis).await.lock("door").unwrap(), redis.url());
     let written = lock.run(async |held| held.write(set("by work")).await);
@@ -204,7 +204,7 @@ async fn lost_hold_writes_nothing_and_reports_its_loss_at_once() {
 
 /// The local check finds the hold valid, but the request takes longer than the lease.
 #[tokio::test(flavor = "multi_thread")]
-async fn late_write_under_another_holder_changes_nothing() {
+async fn late_write_changes_nothing_after_the_next_grant() {
     // given a holder whose write is in flight for longer than its lease
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -321,7 +321,7 @@ async fn guarded_write_that_arrives_after_its_hold_changes_nothing() {
 // Writes that the server rejects.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guarded_writes_are_made_all_or_none() {
+async fn guarded_writes_of_one_request_are_made_all_or_none() {
     let redis = Redis::options().arg("--maxmemory-policy", "noeviction").start();
     let guard = held(&client(&redis).await).await;
     redis.command(&["RPUSH", "list", "1"]);

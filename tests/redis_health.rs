@@ -125,7 +125,7 @@ async fn client_of_a_full_server_is_not_ready() {
 /// Former bug: when the hazard returned, the health check reported it, but the client did not log
 /// it.
 #[tokio::test]
-async fn returning_hazard_is_logged_again_with_its_end() {
+async fn returning_hazard_is_logged_as_detected_and_resolved_again() {
     let primary = Redis::start();
     let (log, _logged) = Log::begin();
     let client = Client::connect(&primary.url()).await.unwrap();
@@ -172,7 +172,7 @@ async fn temporary_hazard_is_logged_as_resolved_without_health_check() {
 /// Without a replica, no server can replace the primary. Former bug: a missing replica was not
 /// logged.
 #[tokio::test]
-async fn primary_without_replicas_is_found_and_logged_each_time() {
+async fn loss_of_the_last_replica_is_found_and_logged_each_time() {
     let redis = Sentinels::options().replicas(1).start();
     let (master, replica) = (redis.master(), &redis.servers()[1]);
     let several = format!("redis://127.0.0.1:{},127.0.0.1:{}", master.port(), replica.port());
@@ -462,7 +462,7 @@ async fn sentinels_without_a_primary_are_logged() {
 
 /// Former bug: the client kept its primary, and did not log that it could follow no failover.
 #[tokio::test]
-async fn forgotten_primary_of_sentinels_is_logged() {
+async fn primary_that_all_sentinels_forgot_is_logged() {
     let redis = Sentinels::options().replicas(1).start();
     let (log, _logged) = Log::begin();
     let client = Client::connect(&redis.url()).await.unwrap();
@@ -723,7 +723,7 @@ async fn cluster_of_two_versions_is_logged_once() {
 
 #[cfg(feature = "blocking")]
 #[test]
-fn blocking_client_finds_the_same_hazards() {
+fn blocking_client_finds_hazards_like_the_async_client() {
     let redis = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
     let client = leasehold::blocking::Client::connect(&redis.url()).unwrap();
     let health = client.health().unwrap();

@@ -93,7 +93,7 @@ async fn lost_message_only_delays_latch_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousand_waiting_tasks_cost_one_waiter() {
+async fn thousand_waiting_tasks_cost_about_as_much_as_one_waiter() {
     let redis = Redis::start();
     let (latch, other) = (latch(&redis).await, latch(&redis).await);
     latch.set(1).await.unwrap();
@@ -132,7 +132,7 @@ async fn count_down_with_a_lost_reply_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn second_count_down_after_a_lost_reply_may_count_twice() {
+async fn count_down_that_the_caller_repeats_may_count_twice() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let builder = Client::builder().request_timeout(secs(2));
@@ -288,7 +288,7 @@ async fn full_server_refuses_count_down_and_still_deletes_a_latch() {
 
 /// Former bug: the count-down returned 0, which means that the latch is open.
 #[tokio::test(flavor = "multi_thread")]
-async fn count_down_returns_no_zero_when_java_set_the_largest_count() {
+async fn count_down_of_the_largest_java_count_does_not_return_zero() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     redis.command(&["SET", "start", &i64::MAX.to_string()]);

@@ -196,7 +196,7 @@ async fn slow_server_and_cancelled_callers_keep_the_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn short_block_of_the_server_closes_no_connection() {
+async fn server_that_blocks_briefly_keeps_its_connections() {
     let redis = Redis::start();
     let client = Client::builder().command_timeout(secs(3)).connect(&redis.url()).await.unwrap();
     let mut other = Connection::open(redis.port());
@@ -375,7 +375,7 @@ fn log_of(port: u16) -> impl Fn() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_connection_is_logged_once_with_its_cause_and_at_its_end() {
+async fn lost_connection_is_logged_once_with_cause_and_when_restored() {
     let redis = Redis::start();
     let log = log_of(redis.port());
     let client = builder().connect(&redis.url()).await.unwrap();

@@ -60,7 +60,7 @@ async fn retried_map_change_returns_the_result_of_the_first_try() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entry_ends_with_its_ttl() {
+async fn map_entry_expires_after_its_ttl() {
     let redis = Redis::start_with_field_ttls();
     let orders = client(&redis).await.map::<String, u32>("orders").unwrap();
     orders.insert_for(KEY, &7, ms(60_000)).await.unwrap();

@@ -263,7 +263,7 @@ async fn denied_change_leaves_the_number_of_permits_unchanged() {
 /// Former bug: `set_if_absent` also added a permit for each held permit, but no permit for an
 /// expired lease.
 #[tokio::test(flavor = "multi_thread")]
-async fn set_if_absent_counts_held_permits_without_a_counter() {
+async fn set_if_absent_counts_held_permits_when_the_counter_is_gone() {
     for (held_before, ended) in [(1, false), (2, false), (1, true)] {
         let (redis, client, all) = setup(3).await;
         let guard = all.acquire_many(held_before).await.unwrap();
@@ -425,7 +425,7 @@ async fn lost_reply_changes_no_permit_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_server_refuses_new_permits_and_frees_old_ones() {
+async fn full_server_refuses_new_permits_and_accepts_releases() {
     let (redis, client, permits) = setup(3).await;
     let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();
     let short = permits.clone().lease(ms(50)).acquire().await.unwrap();

@@ -106,9 +106,6 @@ async fn quorum_connects_to_three_of_five_servers() {
     let text = text + &stopped.collect::<String>() + "at least 3 servers must be reachable";
     assert_eq!(error.to_string(), text);
     assert!(std::error::Error::source(&error).is_some());
-    let error = QuorumClient::connect([five.servers[0].url()]).await.unwrap_err();
-    let only = format!("cannot connect to 127.0.0.1:{}: no server", five.servers[0].port());
-    assert!(error.to_string().starts_with(&only), "{error}");
     for urls in [["redis://127.0.0.1:1"; 2], ["redis://127.0.0.1:1", "redis://127.0.0.1:x"]] {
         assert!(matches!(QuorumClient::connect(urls).await, Err(Error::Url(_))));
     }

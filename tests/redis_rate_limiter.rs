@@ -56,7 +56,7 @@ async fn limiter_keys_fields_and_members_match_redisson() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limiter_state_is_deleted_and_client_state_expires() {
+async fn limiter_keys_expire_with_their_limiter_or_idle_client() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let limiter = client.rate_limiter("api").unwrap();
@@ -84,7 +84,7 @@ async fn limiter_state_is_deleted_and_client_state_expires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rate_request_costs_one_script_and_a_waiter_one_more() {
+async fn rate_request_costs_one_script_call_and_a_wait_one_more() {
     let redis = Redis::start();
     let limiter = limiter(&redis, Rate::per(5, ms(400))).await;
     let before = redis.calls();

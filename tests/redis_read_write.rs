@@ -141,7 +141,7 @@ async fn field_of_a_writer_has_the_suffix_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn last_reader_publishes_0_and_each_writer_1() {
+async fn last_reader_release_publishes_0_and_writer_release_1() {
     let t = Setup::new().await;
     let mut java = Listener::to(&t.redis, CHANNEL);
     let (one, other) = (read(&t.ours()).await, read(&t.theirs()).await);
@@ -251,7 +251,7 @@ async fn reader_stream_of_several_clients_starves_no_writer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_acquire_behind_repeated_writers() {
+async fn readers_acquire_while_writers_reacquire_without_pauses() {
     for clients in [1, 4] {
         let redis = Redis::start();
         let mut writers = Vec::new();
@@ -349,7 +349,7 @@ async fn overlapping_long_readers_do_not_block_a_writer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leaving_or_dead_writer_admits_yielding_readers() {
+async fn readers_acquire_when_the_waiting_writer_leaves_or_dies() {
     let t = Setup::new().await;
     let here = read(&t.ours()).await;
     let writer = waiter(t.ours().write());
@@ -742,7 +742,7 @@ async fn each_acquires_after_the_other(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entry_of_a_waiting_writer_expires_or_is_removed() {
+async fn entry_of_a_waiting_writer_never_stays_without_an_expiry() {
     let redis = Redis::start();
     let limited = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-pexpire"]).await;
     redis.command(&["HSET", "door", "mode", "read", "java:1", "1"]);
@@ -858,7 +858,7 @@ async fn release_works_without_publish_permission() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_server_refuses_new_read_and_write_holds_and_frees_old() {
+async fn full_server_refuses_new_holds_and_accepts_releases() {
     let t = Setup::new().await;
     let reading = t.ours().read().ttl(secs(3)).acquire().await.unwrap();
     let window = t.ours();
@@ -1048,7 +1048,7 @@ mod threads {
     }
 
     #[test]
-    fn reading_thread_cannot_acquire_to_write() {
+    fn thread_with_a_read_hold_cannot_acquire_the_write_side() {
         let redis = Redis::start();
         let [ours, _] = two(&redis);
         let reading = ours.read().acquire().unwrap();
@@ -1069,7 +1069,7 @@ mod threads {
     }
 
     #[test]
-    fn writing_thread_may_read_and_keep_reading() {
+    fn writing_thread_may_also_read_and_keep_its_read_hold() {
         let redis = Redis::start();
         let [ours, theirs] = two(&redis);
         let writing = ours.write().acquire().unwrap();

@@ -67,7 +67,7 @@ async fn all_holds_are_checked_when_the_server_recovers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn surviving_holds_continue_after_all_connections_are_lost() {
+async fn holds_are_renewed_after_all_connections_are_lost() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();

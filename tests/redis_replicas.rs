@@ -110,7 +110,7 @@ async fn clients_leave_a_manually_demoted_primary() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rejected_write_ends_the_connections() {
+async fn write_rejected_by_a_demoted_primary_ends_the_connections() {
     let [primary, replica] = pair();
     let client = client([&primary, &replica]).await;
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
@@ -220,7 +220,7 @@ async fn all_connections_move_with_the_command_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connection_to_the_wrong_server_reconnects_until_both_match() {
+async fn connection_to_the_wrong_server_reconnects_to_the_right_one() {
     // given a client whose connection for messages was replaced by a connection to another server
     let [one, other] = [(); 2].map(|()| Redis::start());
     let port = Arc::new(AtomicU16::new(one.port()));
@@ -300,7 +300,7 @@ async fn second_primary_among_addresses_is_found() {
 /// Former bug: when the other primary became unreachable for this client, the hazard was logged as
 /// resolved. Other clients may still use that primary.
 #[tokio::test]
-async fn silent_other_primary_stays_a_hazard() {
+async fn second_primary_stays_a_hazard_when_it_becomes_silent() {
     let [primary, replica] = pair();
     let (log, _logged) = Log::begin();
     let client = Client::builder().connect_timeout(secs(1));

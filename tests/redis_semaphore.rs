@@ -54,7 +54,7 @@ fn lasting(redis: &Redis) -> Vec<String> {
 // Keys and messages.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn semaphore_counter_matches_redisson_and_holders_are_separate() {
+async fn semaphore_holders_are_in_a_key_beside_redissons_counter() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let mut listener = Listener::to(&redis, CHANNEL);
@@ -169,7 +169,7 @@ async fn change_with_a_lost_reply_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_granted_to_a_cancelled_waiter_return() {
+async fn permits_granted_to_a_cancelled_waiter_are_free_again() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let pool = Client::connect(&proxy.url()).await.unwrap().semaphore("pool").unwrap();
@@ -342,7 +342,7 @@ async fn unset_number_of_permits_is_logged_rarely() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_semaphore_user_changes_nothing() {
+async fn semaphore_user_with_a_missing_permission_changes_nothing() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
     let narrow = with_acl(&redis, "narrow", &["+@all", "&*", "~pool"]).await;
@@ -436,7 +436,7 @@ async fn denied_change_leaves_the_number_of_permits_unchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_with_an_empty_idempotency_key_is_completed() {
+async fn change_that_left_an_empty_idempotency_key_is_completed() {
     // given an idempotency key that shows that the request was executed in part, without a reply
     let redis = Redis::start();
     let pool = client(&redis).await;
@@ -466,7 +466,7 @@ async fn full_server_grants_no_permits_and_accepts_releases() {
 // The longest waiter.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_longest_waiter_blocks_others_for_five_seconds_at_most() {
+async fn longest_waiter_that_died_blocks_others_for_5_s_at_most() {
     let redis = Redis::start();
     let (few, proxy) = (pool(&redis).await, Proxy::before(redis.port()));
     let many = Client::connect(&proxy.url()).await.unwrap().semaphore("pool").unwrap();
@@ -495,7 +495,7 @@ async fn dead_longest_waiter_blocks_others_for_five_seconds_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn longest_waiter_yields_after_thirty_seconds() {
+async fn permits_are_kept_at_most_30_s_for_the_longest_waiter() {
     // given permits that a dead client holds, and a waiter that wants all permits but one
     let redis = Redis::start();
     let (few, many) = (pool(&redis).await, pool(&redis).await);
@@ -524,7 +524,7 @@ async fn longest_waiter_yields_after_thirty_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forged_longest_waiter_gets_nothing_and_blocks_no_client() {
+async fn forged_record_of_the_longest_waiter_blocks_no_client() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(1).await.unwrap();

@@ -303,7 +303,7 @@ async fn release_lost_by_a_failover_is_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_release_of_a_dead_client_blocks_until_lease_end() {
+async fn lost_release_of_a_dead_client_blocks_others_until_lease_end() {
     let redis = Sentinels::options().links().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let began = Instant::now();
@@ -350,7 +350,7 @@ async fn failover_may_undo_latch_counts_and_permit_releases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn timeout_shorter_than_a_failover_ends_in_time() {
+async fn acquire_within_ends_in_time_despite_a_long_failover() {
     let redis = Sentinels::options().down_after(secs(20)).start();
     let client = client(&redis).await;
     redis.master().pause();
@@ -731,7 +731,7 @@ async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acl_users_have_exactly_the_permissions_for_a_failover() {
+async fn acl_users_have_exactly_the_permissions_a_failover_needs() {
     // given the users of the guide, at the servers and at the sentinels
     let [eye, door] = ["eye", "leasehold"].map(|user| acl_rules_in(GUIDE, user).swap_remove(0));
     let redis = Sentinels::options()

@@ -95,7 +95,7 @@ async fn lazy_client_withdraws_requests_of_a_lost_connection() {
 }
 
 #[tokio::test]
-async fn lazy_client_with_a_server_logs_nothing() {
+async fn lazy_client_logs_nothing_when_its_server_runs() {
     let redis = Redis::start();
     let (log, _logged) = Log::begin();
     let client = lazy(&redis);
@@ -130,7 +130,7 @@ async fn lazy_client_returns_the_connect_failure_in_time() {
 }
 
 #[tokio::test]
-async fn release_returns_the_connect_failure_without_a_server() {
+async fn release_returns_the_connect_failure_when_no_server_runs() {
     let redis = Redis::start();
     let client = builder().release_timeout(LIMIT).connect(&redis.url()).await.unwrap();
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -384,7 +384,7 @@ async fn health_check_names_a_busy_server() {
 }
 
 #[tokio::test]
-async fn health_check_without_permissions_returns_known_facts() {
+async fn health_check_without_info_permission_still_returns_the_role() {
     let redis = Redis::start();
     let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-info", "-ping"]).await;
     let health = client.health().await;

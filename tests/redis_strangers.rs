@@ -142,7 +142,7 @@ async fn release_removes_about_a_hundred_dead_queue_entries_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_queue_key_is_neither_changed_nor_extended() {
+async fn queue_key_of_another_program_keeps_its_content_and_ttl() {
     let key = queue("door");
     for put in [
         &["SET", &key, "x"][..],
@@ -298,7 +298,7 @@ async fn messages_of_megabytes_change_nothing_and_are_not_kept() {
 // The lock.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
+async fn requests_for_a_huge_hash_are_fast_and_delay_no_other_lock() {
     // given a huge hash that is no lock, and a client that waits for the lock of this key and holds
     // another lock
     let redis = Redis::start();

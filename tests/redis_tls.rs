@@ -99,7 +99,7 @@ async fn unknown_authority_is_not_trusted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_authority_is_not_trusted() {
+async fn only_the_configured_authority_is_trusted() {
     let (redis, other) = (Redis::options().tls().start(), Redis::options().tls().start());
     let reason = lasting_refusal(trusting(&other), &redis.tls_url()).await;
     says(&reason, "tls: invalid peer certificate");
@@ -162,7 +162,7 @@ async fn client_certificate_of_another_authority_is_refused() {
 
 /// Former bug: the error was `CaUsedAsEndEntity`, without a remedy.
 #[tokio::test(flavor = "multi_thread")]
-async fn server_that_shows_its_authority_is_refused_with_a_remedy() {
+async fn server_that_uses_its_authority_certificate_is_refused() {
     let redis = Redis::options().tls_with_self_signed_certificate().start();
     let reason = lasting_refusal(trusting(&redis), &redis.tls_url()).await;
     says(&reason, "causedasendentity");
@@ -312,7 +312,7 @@ async fn user_may_be_named_in_the_url_or_by_a_setting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_connections_have_the_client_id() {
+async fn both_connections_have_the_client_id_as_their_name() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let name = format!(" name=leasehold:{} ", client.id());
@@ -333,7 +333,7 @@ async fn both_connections_have_the_client_id() {
 
 /// Former bug: the client connected without TLS, and no error reported this.
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_are_refused_where_the_url_has_no_tls() {
+async fn certificate_settings_are_refused_for_a_url_without_tls() {
     let redis = Redis::options().tls().start();
     for url in [redis.url().as_str(), "redis-cluster://127.0.0.1:1"] {
         says(&lasting_refusal(trusting(&redis), url).await, "write rediss://");

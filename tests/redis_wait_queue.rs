@@ -166,7 +166,7 @@ async fn clients_acquire_in_queue_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn later_waiter_does_not_overtake() {
+async fn later_waiter_does_not_overtake_an_earlier_waiter() {
     // given a queued client, and a client that releases and acquires again and again
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
@@ -183,7 +183,7 @@ async fn later_waiter_does_not_overtake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_that_reacquires_does_not_block_a_distant_client() {
+async fn client_that_reacquires_blocks_no_client_with_a_slow_link() {
     // given a client that acquires the lock again after each release, and never has to wait
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -402,7 +402,7 @@ async fn resumed_waiter_trusts_no_expired_grant() {
 // Lost messages.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_gets_its_reservation_after_a_lost_subscription() {
+async fn waiters_acquire_in_queue_order_after_a_lost_subscription() {
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     let guard = awaited(&redis, door(&clients[0])).await;
@@ -448,7 +448,7 @@ async fn unnotified_head_of_the_queue_acquires_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_that_reacquires_yields_at_its_next_release() {
+async fn client_that_reacquires_notifies_the_queue_head_on_release() {
     // given a client that never waits, and that finds other subscribers when it releases
     let redis = Redis::start();
     let [one, other] = [client(&redis).await, client(&redis).await];
@@ -471,7 +471,7 @@ async fn client_that_reacquires_yields_at_its_next_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lock_with_a_foreign_field_is_not_handed_off() {
+async fn lock_with_a_foreign_hash_field_stays_held_after_a_release() {
     // given a holder whose release would pass the lock on to a waiter
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
@@ -493,7 +493,7 @@ async fn lock_with_a_foreign_field_is_not_handed_off() {
 // Waiters without a queue entry.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unqueued_waiter_regularly_finds_the_lock_free() {
+async fn unqueued_waiter_regularly_gets_a_yield_window() {
     // given clients that acquire in turn, and a Redisson client that waits
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
@@ -539,7 +539,7 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_leaves_yield_windows_while_a_redisson_client_waits() {
+async fn client_opens_yield_windows_while_a_redisson_client_waits() {
     // given a client whose releases find that a Redisson client waits
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -756,7 +756,7 @@ async fn full_server_hands_locks_to_queued_waiters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_waits_without_queue_when_the_server_is_full() {
+async fn waiter_waits_without_a_queue_entry_when_the_server_is_full() {
     // given a held lock, and a server that then has no free memory
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;

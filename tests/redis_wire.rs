@@ -17,7 +17,7 @@ const JAVA: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
 // The keys.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn held_lock_is_a_hash_of_its_owner_with_30_seconds() {
+async fn held_lock_is_a_hash_with_its_owner_and_a_ttl_of_30_s() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -158,7 +158,7 @@ async fn name_with_a_hash_tag_keeps_its_own_braces() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partial_release_publishes_nothing() {
+async fn release_of_a_reentry_publishes_nothing() {
     let redis = Redis::start();
     let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
@@ -309,7 +309,7 @@ async fn java_release_wakes_a_rust_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_acquires_when_a_dead_java_lease_ends() {
+async fn waiter_acquires_when_the_lease_of_a_dead_java_holder_ends() {
     // given a Java hold that is never released
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -354,7 +354,7 @@ async fn foreign_hold_without_a_lease_never_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn end_of_a_foreign_hold_without_a_lease_is_notified() {
+async fn release_of_a_foreign_hold_without_a_lease_wakes_waiters() {
     let redis = Redis::start();
     let client = client(&redis).await;
     redis.command(&["HSET", "door", JAVA, "1"]);

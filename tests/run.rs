@@ -242,7 +242,7 @@ mod wrapped {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn recursive_helper_may_be_spawned() {
+    async fn future_of_a_recursive_helper_may_be_spawned() {
         let World { store, lock, .. } = World::new();
         let task = tokio::spawn(async move {
             let (text, times) = (String::from("borrowed"), Mutex::new(0));
@@ -264,7 +264,7 @@ mod wrapped {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_under_one_lock_may_run_work_under_another() {
+    async fn work_under_one_lock_may_run_work_under_another_lock() {
         let World { client, lock, .. } = World::new();
         let task = tokio::spawn(async move {
             let inner = client.lock("inner")?;

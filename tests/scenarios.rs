@@ -517,7 +517,7 @@ fn pauses_are(pauses: &[f64], planned: [f64; 5]) {
 
 // LockOptionsTest.testExponentialBackoff
 #[tokio::test(flavor = "multi_thread")]
-async fn polling_pause_doubles_up_to_the_longest() {
+async fn polling_pause_doubles_up_to_the_longest_pause() {
     pauses_are(&pauses(ms(100), ms(400)).await, [100.0, 200.0, 400.0, 400.0, 400.0]);
 }
 

@@ -238,7 +238,7 @@ enum Leaves {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_fair_waiter_delays_the_next_waiter_by_seconds() {
+async fn leaving_fair_waiter_delays_the_next_one_by_seconds_at_most() {
     for (leaves, at_most) in
         [(Leaves::Dropped, ms(50)), (Leaves::TimedOut, ms(50)), (Leaves::Unpolled, ms(6_950))]
     {

@@ -88,7 +88,7 @@ async fn permits_are_added_and_removed() {
 
 /// testBlockingAcquire, testBlockingNAcquire
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_for_many_permits_acquires_when_all_returned() {
+async fn waiter_for_many_permits_acquires_when_all_are_released() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(5).await.unwrap();
@@ -233,7 +233,7 @@ async fn latch_is_set_and_deleted_once() {
 
 /// testSingleCountDownAwait_SingleInstance, testOnZeroMessageAllListenersExecuted
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_waiting_tasks_pass_after_fifty_counts() {
+async fn fifty_waiting_tasks_pass_the_latch_after_fifty_count_downs() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     latch.set(50).await.unwrap();

@@ -315,7 +315,7 @@ async fn expired_permits_are_free_and_release_reports_the_expiry() {
 
 // testGetLeaseTime
 #[tokio::test(flavor = "multi_thread")]
-async fn permit_id_returns_the_lease_of_its_permit() {
+async fn remaining_lease_of_a_permit_is_found_by_its_id() {
     let t = Setup::of(1).await;
     assert_eq!(t.other.lease_of(unknown()).await.unwrap(), None);
     let guard = t.leased(ms(1_100)).acquire().await.unwrap();

@@ -63,7 +63,7 @@ async fn writer_gets_a_read_hold_only_by_acquire_read_with() {
 
 // testReadLockExpirationRenewal
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_readers_are_kept_for_longer_than_their_ttl() {
+async fn holds_of_fifty_readers_outlast_their_ttl() {
     let redis = Redis::start();
     let clients = join_all((0..10).map(|_| client(&redis))).await;
     let reading = clients.iter().cycle().take(50).map(|client| async {
@@ -146,7 +146,7 @@ async fn writer_may_also_read_and_release_either_hold_first() {
 
 // testWriteLock, testReentrancy
 #[tokio::test(flavor = "multi_thread")]
-async fn reentered_writer_excludes_until_both_releases() {
+async fn reentered_writer_blocks_all_others_until_its_second_release() {
     let t = Setup::new().await;
     let writing = writes(&t.one).await.unwrap();
     let again = writing.reenter().await.unwrap();
@@ -207,7 +207,7 @@ async fn expired_reader_reports_the_loss_and_blocks_no_other_reader() {
 
 // testExpireWrite
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_acquires_when_another_lease_ends() {
+async fn writer_acquires_when_the_lease_of_an_earlier_writer_ends() {
     let t = Setup::new().await;
     let began = Instant::now();
     let first = t.one.write().lease(secs(2)).acquire().await.unwrap();
@@ -243,7 +243,7 @@ async fn each_side_of_a_dead_client_is_free_after_one_ttl() {
 
 // testHoldCount
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_count_is_stored_and_reader_count_is_local() {
+async fn hold_count_of_writers_is_in_redis_and_of_readers_is_local() {
     let t = Setup::new().await;
     let guard = writes(&t.one).await.unwrap();
     let owner = guard.owner().clone();

@@ -231,7 +231,7 @@ async fn dropped_guard_logs_its_release_and_duration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_are_logged_with_their_number() {
+async fn renewal_batch_is_logged_with_its_number_of_holds() {
     let (notes, _taking) = Notes::taken();
     let _guard = World::new().lock.acquire().await.unwrap();
     sleep(secs(15)).await;

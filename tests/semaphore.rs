@@ -135,7 +135,7 @@ async fn missing_semaphore_has_no_permits_until_some_are_added() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_are_added_and_removed_below_zero() {
+async fn permits_are_added_and_may_be_removed_below_zero() {
     let pool = Client::in_memory().semaphore("pool").unwrap();
     for (permits, free) in [(10, 10), (-10, 0), (4, 4), (10, 14), (-5, 9), (-14, -5), (10, 5)] {
         assert_eq!(pool.add(permits).await.unwrap(), free);
@@ -229,7 +229,7 @@ async fn late_grant_of_a_cancelled_waiter_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forgotten_permits_stay_acquired_and_their_guard_ends() {
+async fn forgotten_permits_stay_acquired_but_count_as_released() {
     let t = world(3).await;
     let guard = t.one.acquire(2).await.unwrap();
     let lost = guard.lost();
@@ -370,7 +370,7 @@ async fn waiter_for_many_permits_is_not_starved_by_small_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn longest_waiter_that_gives_up_blocks_no_waiter() {
+async fn longest_waiter_that_gives_up_blocks_no_other_client() {
     let t = world(4).await;
     let three = t.one.acquire(3).await.unwrap();
     let (pool, max_wait) = (t.other.clone(), millis(4_500));
@@ -524,7 +524,7 @@ async fn dropped_client_ends_despite_pending_permit_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_reports_a_deleted_semaphore() {
+async fn run_reports_that_its_semaphore_was_deleted() {
     let pool = Client::in_memory().semaphore("pool").unwrap();
     pool.set_if_absent(3).await.unwrap();
     let free = pool.run(2, async |_held| pool.available().await.unwrap()).await.unwrap();

@@ -138,7 +138,7 @@ fn guide_explains_every_metric() {
 }
 
 #[test]
-fn messages_lists_every_text_of_errors_and_logs() {
+fn messages_page_lists_every_text_of_errors_and_logs() {
     // The only strings in the blocking API are in examples.
     let shown = of_users().filter(|(path, _)| !path.starts_with("src/blocking/"));
     let shown = shown.flat_map(|(path, text)| shown_texts(&path, &text));
@@ -1477,7 +1477,7 @@ fn tidy_finds_an_import_from_a_higher_layer() {
 }
 
 #[test]
-fn layer_check_rejects_import_from_crate_root() {
+fn tidy_finds_an_import_from_the_crate_root() {
     one(&layers("src/engine/mod.rs", "use crate::{Client, domain::Name};"), "name its module");
     assert!(layers("src/blocking/client.rs", "use crate::{Client, domain::Name};").is_empty());
 }
@@ -1588,7 +1588,7 @@ fn tidy_finds_a_type_of_the_redis_crate_outside_its_store() {
 }
 
 #[test]
-fn tidy_finds_a_lock_in_the_link_crate() {
+fn tidy_finds_a_mention_of_locks_in_the_link_crate() {
     one(&locks("a.rs", "use crate::domain::{Failure, Name};"), "`Name`");
     one(&locks("a.rs", "use super::super::keys;"), "`super::super`");
     assert!(locks("a.rs", "use rustls::ServerName;\nuse super::wire::Wire;").is_empty());
@@ -1717,7 +1717,7 @@ fn tidy_finds_an_error_or_setting_missing_in_the_guide() {
 }
 
 #[test]
-fn tidy_finds_a_method_that_only_one_of_both_apis_has() {
+fn tidy_finds_a_method_that_only_one_of_the_two_apis_has() {
     let settings = "macro_rules! settings {\n    pub fn ttl(self) {\n    replicated!(x);\n}\n\
         macro_rules! replicated {\n    pub fn replicated(self) {\n}\n";
     let of = |text: &str| methods(text, settings);

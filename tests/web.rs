@@ -70,7 +70,7 @@ async fn answer(mut stream: TcpStream) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn free_order_is_processed_and_held_order_is_a_conflict() {
+async fn order_is_processed_unless_its_lock_is_held() {
     let service = Service::start().await;
     let (status, answer) = service.ask("POST /orders/42").await;
     assert_eq!(status, 200, "{answer}");

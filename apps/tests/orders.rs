@@ -54,7 +54,7 @@ async fn post(shop: Shop, path: &str) -> (StatusCode, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_to_two_service_instances_lose_no_addition() {
+async fn two_service_instances_lose_no_amount_added_to_an_order() {
     let world = World::with_one_order();
     let mut requests = vec![];
     for shop in [world.shop(Duration::ZERO).await, world.shop(Duration::ZERO).await] {

@@ -329,7 +329,7 @@ mod tests {
     use crate::worker_event::WorkerEvent;
 
     #[test]
-    fn latch_waits_during_and_grants_after_a_fault_show_recovery() {
+    fn recovery_needs_a_grant_after_the_fault_except_for_latches() {
         let mut record = Record::default();
         let asked =
             [("door", Mode::Exclusive, 4), ("latch", Mode::Pass, 4), ("gate", Mode::Exclusive, 6)];

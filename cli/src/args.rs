@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn server_is_read_before_and_after_the_subcommand() {
+    fn url_option_is_read_before_and_after_the_subcommand() {
         let url = ["--url", "redis://one/"];
         for line in [&[&["leasehold"], &url[..], &["ls"]], &[&["leasehold", "ls"], &url[..], &[]]] {
             let cli = Cli::try_parse_from(line.concat()).unwrap();

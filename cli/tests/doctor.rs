@@ -99,7 +99,7 @@ fn doctor_prints_the_command_that_grants_missing_permissions() {
 
 /// Former bug: for a queue, `doctor` reported missing permissions of locks.
 #[test]
-fn doctor_checks_no_permissions_for_locks_for_a_queue() {
+fn doctor_checks_no_lock_permissions_for_a_queue_or_set() {
     let redis = Redis::start();
     let rules = ["resetkeys", "~app:*", "~leasehold_queue__*", "resetchannels", "-@all"];
     let calls = ["+hello", "+ping", "+info", "+type", "+client|setname", "+evalsha", "+eval"];
@@ -131,7 +131,7 @@ fn doctor_checks_no_permissions_for_locks_for_a_queue() {
 }
 
 #[test]
-fn doctor_prints_the_commands_for_elements_that_were_set_aside() {
+fn doctor_prints_the_commands_that_restore_set_aside_elements() {
     let redis = Redis::start();
     let names = ["app:jobs", "{t}:jobs", "NAME's ASIDE"];
     let keys = ["{app:jobs}", ":{t}:jobs", "{NAME's ASIDE}"];
@@ -192,7 +192,7 @@ fn doctor_finds_endless_holds_and_overdue_waiters() {
 }
 
 #[test]
-fn doctor_warns_if_another_client_holds_its_lock() {
+fn doctor_warns_if_another_client_holds_its_trial_lock() {
     let redis = Redis::start();
     redis.command(&["HSET", "orders:leasehold-doctor", OWNER, "1"]);
     let (code, shown) = doctor(&redis, &["orders"]);

@@ -176,7 +176,7 @@ fn elect_replies_over_http_despite_64_silent_connections() {
 }
 
 #[test]
-fn http_shows_no_leader_before_lease_end_when_redis_is_silent() {
+fn http_stops_showing_leadership_before_the_lease_ends() {
     let redis = Redis::start();
     let here = address();
     let leader = candidate(&redis, "one", &["--http", &here, "jobs"]);

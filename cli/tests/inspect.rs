@@ -92,7 +92,7 @@ fn show_marks_a_lock_without_a_lease() {
 }
 
 #[test]
-fn show_lists_a_fair_queue_and_marks_an_overdue_head() {
+fn show_marks_the_overdue_first_waiter_of_a_fair_lock() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     redis.command(&["PEXPIRE", "door", "60000"]);
@@ -323,7 +323,7 @@ fn list_shows_every_object_without_the_keys_command() {
 }
 
 #[test]
-fn server_stays_responsive_while_ls_and_show_read() {
+fn server_stays_responsive_while_ls_and_show_read_its_keys() {
     const KEYS: i64 = 20_000;
     let redis = Redis::start();
     fill(&redis, KEYS);
@@ -380,7 +380,7 @@ fn server_stays_responsive_while_ls_and_show_read() {
 }
 
 #[test]
-fn list_has_the_queue_of_a_fair_lock_without_a_holder() {
+fn list_shows_a_fair_lock_that_has_waiters_but_no_holder() {
     let redis = Redis::start();
     for key in ["redisson_lock_queue:{door}", "redisson_lock_queue:{7}:gate"] {
         redis.command(&["RPUSH", key, OTHER]);
@@ -468,7 +468,7 @@ fn show_marks_a_read_write_lock_without_holders() {
 }
 
 #[test]
-fn record_of_the_option_once_per_is_shown_with_its_lock() {
+fn lock_is_shown_with_the_next_start_that_once_per_allows() {
     let redis = Redis::start();
     for name in ["door", "{t}:gate"] {
         let words = ["run", "--once-per", "1h", name, "true"];

@@ -107,7 +107,7 @@ fn run_returns_64_without_a_redis_url() {
 }
 
 #[test]
-fn run_reads_no_file_of_the_folder_if_home_is_empty() {
+fn run_reads_no_url_from_the_working_folder_if_home_is_empty() {
     use std::os::unix::ffi::OsStrExt;
     let redis = Redis::start();
     for folder in ["leasehold", ".config/leasehold"] {
@@ -155,7 +155,7 @@ fn error_of_a_wrong_url_names_its_source() {
 }
 
 #[test]
-fn unreachable_or_denying_server_returns_69() {
+fn run_returns_69_if_the_server_is_unreachable_or_denies_it() {
     let redis = Redis::start();
     let url = redis.user("narrow", &["+@all", "&*", "~other"]);
     let mut denied = command(&["run", "door", "true"]);
@@ -201,7 +201,7 @@ fn run_returns_75_or_the_chosen_code_when_the_lock_is_held() {
 }
 
 #[test]
-fn run_without_metadata_publishes_nothing() {
+fn run_with_no_metadata_publishes_no_client_info() {
     let redis = Redis::start();
     let words = ["run", "--no-metadata", "gate", "-c", "echo ready; read line"];
     let silent = leasehold(&redis, &words);
@@ -450,7 +450,7 @@ fn descendant_that_outlives_its_command_is_killed() {
 
 /// Both TERM and the end of the grace period come before the end of the lease.
 #[test]
-fn command_ends_before_its_lease_when_redis_is_silent() {
+fn command_ends_before_its_lease_ends_when_redis_is_silent() {
     let redis = Redis::start();
     let text = "trap 'echo term; exit' TERM; echo pid $$; while :; do sleep 0.02; done";
     let process = shell(&redis, &["--ttl", "2s", "--grace", "500ms"], text);
@@ -464,7 +464,7 @@ fn command_ends_before_its_lease_when_redis_is_silent() {
 }
 
 #[test]
-fn command_ends_before_its_lease_when_redis_is_killed() {
+fn command_ends_before_its_lease_ends_when_redis_is_killed() {
     let redis = Redis::start();
     let text = "echo pid $$; while :; do sleep 0.02; done";
     let process = shell(&redis, &["--ttl", "2s", "--grace", "500ms"], text);

@@ -173,7 +173,7 @@ fn forced_release_shows_the_holder_and_asks_on_a_terminal() {
 }
 
 #[test]
-fn forced_release_keeps_a_hold_granted_after_the_question() {
+fn forced_release_keeps_a_hold_granted_after_the_prompt() {
     const OTHER: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
     let redis = Redis::start();
     let token = lock(&redis, &["--ttl", "10m"]);
@@ -199,7 +199,7 @@ fn forced_release_keeps_a_hold_granted_after_the_question() {
 }
 
 #[test]
-fn forced_release_of_permits_returns_65() {
+fn forced_release_of_permits_or_a_map_returns_65() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "1"]);
     redis.command(&["ZADD", "{pool}:timeout", "9000000000000", "0123456789abcdef"]);
@@ -272,7 +272,7 @@ fn forced_release_requires_permission_to_write_its_record() {
 }
 
 #[test]
-fn user_of_the_guide_releases_every_kind_of_lock_by_force() {
+fn acl_user_of_the_guide_releases_every_kind_of_lock_by_force() {
     const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
     let redis = Redis::start();
     let guide = acl_rules_in(include_str!("../../docs/guide/acl.md"), "leasehold");

@@ -193,7 +193,7 @@ fn ui_refuses_a_request_with_a_foreign_host_header() {
 }
 
 #[test]
-fn ui_releases_by_force_only_with_allow_force_token_and_origin() {
+fn ui_forced_release_needs_the_option_a_token_and_the_origin() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", OWNER, "1"]);
     let body = format!(r#"{{"name":"door","owners":["{OWNER}"]}}"#);
@@ -256,7 +256,7 @@ fn ui_force_releases_only_the_owners_that_the_page_showed() {
 }
 
 #[test]
-fn ui_refuses_allow_force_on_a_network_address() {
+fn ui_does_not_start_with_allow_force_on_a_network_address() {
     let redis = Redis::start();
     let ended = leasehold(&redis, &["ui", "--listen", "0.0.0.0:0", "--allow-force"]).ended();
     assert_eq!(ended.code, 64);
@@ -289,7 +289,7 @@ fn silent_http_client_does_not_block_the_page() {
 }
 
 #[test]
-fn ui_counts_a_writer_that_also_reads_as_one_holder() {
+fn ui_counts_a_writer_with_a_read_hold_as_one_holder() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", "mode", "write", &format!("{OWNER}:write"), "1", OWNER, "1"]);
     redis.command(&["SET", &format!("{{door}}:{OWNER}:rwlock_timeout:1"), "1"]);

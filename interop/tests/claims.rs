@@ -128,7 +128,7 @@ fn java_and_rust_share_queue_elements_on_one_server() {
 }
 
 #[test]
-fn java_and_rust_share_a_queue_in_a_cluster_of_plain_channels() {
+fn java_and_rust_share_a_queue_without_sharded_channels() {
     elements_are_shared(cluster_without_sharded_channels());
 }
 

@@ -74,7 +74,7 @@ fn mixed_contenders(kind: Kind) -> (Redis, u64) {
 }
 
 #[test]
-fn each_handed_over_fenced_hold_has_its_own_token() {
+fn each_hold_of_a_handed_off_fenced_lock_has_its_own_token() {
     // given eight tasks of one Leasehold client, and two Java threads
     let _alone = alone();
     let redis = Redis::start();

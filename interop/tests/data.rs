@@ -347,6 +347,6 @@ fn java_and_rust_share_data_in_a_cluster() {
 }
 
 #[test]
-fn java_and_rust_share_data_in_a_cluster_of_plain_channels() {
+fn java_and_rust_share_data_without_sharded_channels() {
     data_is_shared(cluster_without_sharded_channels());
 }

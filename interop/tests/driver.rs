@@ -137,7 +137,7 @@ fn fixed_lease_of_redisson_expires_without_a_release() {
 }
 
 #[test]
-fn redisson_spin_lock_excludes_without_notifications() {
+fn redisson_spin_lock_waiter_acquires_without_a_notification() {
     for redisson in BOTH {
         // given a spin lock, and a thread that waits for it
         let redis = Redis::start();

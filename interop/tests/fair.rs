@@ -194,7 +194,7 @@ fn fair_locks_and_plain_locks_exclude_each_other() {
 }
 
 #[test]
-fn heartbeat_of_rust_waiters_is_the_only_added_key() {
+fn only_a_heartbeat_key_is_added_to_redissons_fair_lock_keys() {
     let both = Together::start();
     let holder = both.java.thread("holder").fair();
     assert!(holder.lock("door").acquired());

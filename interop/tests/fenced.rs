@@ -286,7 +286,7 @@ fn redisson_try_lock_and_get_token_waits_without_a_bound() {
 /// If the key has no TTL, Redisson's script returns −1, which looks like a grant. So two threads
 /// would hold the lock at the same time. A lock must therefore always have a TTL.
 #[test]
-fn redisson_reenters_a_key_without_ttl_and_gets_no_token() {
+fn redisson_mistakes_a_held_lock_without_a_ttl_for_a_grant() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
         both.redis.command(&["HSET", "door", "somebody:1", "1"]);

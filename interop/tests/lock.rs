@@ -23,8 +23,8 @@ fn released_lock_is_free_for_the_other_language_at_once() {
 }
 
 #[test]
-fn try_acquire_returns_at_once_if_the_other_language_holds() {
-    rows::try_acquire_returns_at_once_if_the_other_language_holds(&Together::start());
+fn try_acquire_returns_at_once_if_the_other_language_holds_it() {
+    rows::try_acquire_returns_at_once_if_the_other_language_holds_it(&Together::start());
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn rust_holder_notices_java_force_unlock_at_once_with_a_waiter() {
 }
 
 #[test]
-fn java_holder_notices_a_forced_release_only_when_it_asks() {
+fn java_holder_notices_a_forced_release_only_at_its_next_call() {
     // given a Java lock that is renewed every second
     let both = Together::with(|setup| setup.watchdog(SECOND * 3));
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));

@@ -118,7 +118,7 @@ fn semaphore_calls_return_the_same_numbers_in_java_and_rust() {
 }
 
 #[test]
-fn negative_permits_are_not_published_and_java_keeps_waiting() {
+fn negative_permit_counts_are_not_published_to_java_waiters() {
     let both = Together::start();
     let [pair, _] = semaphores(&both);
     let (rust, java) = (pair.holder, pair.waiter);

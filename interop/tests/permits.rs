@@ -214,7 +214,7 @@ fn each_language_finds_permits_of_the_other_by_their_ids() {
 }
 
 #[test]
-fn java_and_rust_acquire_many_permits_at_once() {
+fn java_and_rust_acquire_many_permits_by_one_call() {
     let both = Both::of(4);
     let theirs = ids(&both.ask("acquire", json!({ "count": 3 })));
     assert_eq!(theirs.len(), 3);

@@ -217,7 +217,7 @@ fn readers_and_writers_are_renewed_while_they_hold() {
 // Killed processes.
 
 #[test]
-fn killed_reader_or_writer_blocks_until_its_lease_ends() {
+fn killed_reader_or_writer_blocks_waiters_until_its_lease_ends() {
     for (way, kinds) in WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it))) {
         let mut both = Together::with(|setup| setup.watchdog(SECOND * 3));
         let [holder, waiter] = pair(&both, way, kinds);
@@ -320,7 +320,7 @@ fn java_downgrade_wakes_no_waiter() {
 
 /// Ported from `testWR` and `testWriteReadReentrancy`.
 #[test]
-fn writer_that_releases_its_read_hold_keeps_writing() {
+fn writer_that_releases_its_read_hold_keeps_its_write_hold() {
     let both = Together::start();
     for way in WAYS {
         let [writer, other] = pair(&both, way, [Kind::Write, Kind::Read]);

@@ -466,7 +466,7 @@ fn owner_is_a_uuid_and_a_number() {
 }
 
 #[test]
-fn java_and_rust_waiters_ask_again_after_they_subscribed() {
+fn java_and_rust_waiters_repeat_their_request_once_subscribed() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         // A client sends the first call of a script twice: by hash, and again after it has loaded

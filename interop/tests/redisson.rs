@@ -65,7 +65,7 @@ fn redisson_watchdog_renews_a_lock_with_a_lease_of_zero() {
 
 /// Each pair of `lock()` and `unlock()` leaves a timer, and each timer renews every later hold.
 #[test]
-fn redisson_4_7_renews_more_often_after_earlier_locks() {
+fn redisson_4_7_renews_more_often_after_earlier_holds() {
     let renewals = |redisson, before: u32| {
         let redis = Redis::start();
         let setup = Setup::new(redis.url()).redisson(redisson).watchdog(SECOND * 3);

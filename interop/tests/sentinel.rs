@@ -93,7 +93,7 @@ fn rust_hold_with_a_short_ttl_outlives_a_hanging_primary() {
 /// A failover may lose a lock that no replica has, as the guarantees page says. Leasehold notices
 /// the loss, and Redisson does not.
 #[test]
-fn failover_loss_is_reported_to_the_rust_holder_alone() {
+fn loss_by_a_failover_is_reported_only_to_the_rust_holder() {
     // given locks of both clients that no replica has, and a waiter of the other language for each
     // lock
     let redis = Sentinels::options().links().impatient().start();

@@ -193,7 +193,7 @@ fn fenced_lock_needs_permissions_for_its_counter() {
 }
 
 #[test]
-fn fenced_lock_needs_no_queue_permissions() {
+fn fenced_lock_needs_no_wait_queue_permissions() {
     let own = [QUEUE_RIGHT, YIELD_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
     let rust = RUST_RIGHTS.into_iter().chain(RUST_FENCED_RIGHTS);
     let rust: Vec<_> = rust.filter(|it| !own.contains(it)).collect();
@@ -214,7 +214,7 @@ fn with_users(java: &[&str], rust: &[&str]) -> Together {
 }
 
 #[test]
-fn release_wakes_all_clients_without_queue_permissions() {
+fn release_wakes_clients_that_lack_wait_queue_permissions() {
     let own = [QUEUE_RIGHT, YIELD_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
     let commands: Vec<[&str; 1]> = QUEUE_COMMANDS.map(|it| [it]).into();
     let alone = own.map(|it| [it]);

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn randomized_duration_stays_within_a_quarter() {
+    fn randomized_duration_differs_by_at_most_a_quarter() {
         for _ in 0..1_000 {
             let time = spread(Duration::from_secs(4));
             assert!(time >= Duration::from_secs(3) && time <= Duration::from_secs(5));
@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn backoff_pauses_grow_up_to_the_longest() {
+    fn backoff_pauses_grow_up_to_the_longest_pause() {
         let (mut backoff, bounds) =
             (Backoff::default(), (Duration::from_millis(10), Duration::from_millis(50)));
         for middle in [10, 20, 40, 50, 50].map(Duration::from_millis) {

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn combined_failure_is_lasting_only_if_all_parts_are() {
+    fn combined_failure_is_permanent_only_if_all_its_parts_are() {
         let passing = || ConnectFailure::passing("no reply").at("a:1");
         let lasting = || ConnectFailure::lasting("NOAUTH").at("b:2");
         let both = ConnectFailure::of_all([passing(), lasting()]);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn combined_failure_is_a_rejection_only_if_all_parts_are() {
+    fn combined_failure_is_a_rejection_only_if_all_its_parts_are() {
         let rejected = || ConnectFailure::no_password();
         let rejection = ConnectFailure::of_all([rejected()]).rejection("a:1").unwrap();
         assert_eq!(rejection.to_string(), "rejected: NOAUTH a:1: a password is required");
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn connect_failure_has_the_text_of_a_failed_request() {
+    fn refused_connection_has_the_same_text_on_connect_and_request() {
         let refused = || io::Error::from_raw_os_error(111);
         let failure = ConnectFailure::from(refused());
         assert_eq!(failure.to_string(), Failure::unreachable(refused()).cause());

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn request_is_retried_when_a_snapshot_fails() {
+    fn rejection_after_a_failed_snapshot_is_temporary() {
         let words = "Redis is configured to save RDB snapshots, but it's currently unable to";
         assert!(Failure::refused("MISCONF", words).is_temporary());
     }

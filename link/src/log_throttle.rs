@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn log_throttle_logs_the_first_event_at_once_and_later_by_count() {
+    fn log_throttle_logs_the_first_event_and_later_only_a_count() {
         let (log_throttle, now) = (LogThrottle::default(), Instant::now());
         assert_eq!(log_throttle.once_more(now), Some(1));
         assert_eq!(log_throttle.once_more(now), None);

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn text_codec_rejects_bytes_of_another_value() {
+    fn text_codec_rejects_bytes_that_are_not_a_value_of_its_type() {
         let kryo = Codec::<String>::decode(&Text, &[3, b't', b'e', 0xf4]).unwrap_err();
         assert!(kryo.to_string().contains("utf-8"), "{kryo}");
         let number = Codec::<u8>::decode(&Text, b"300").unwrap_err();

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn client_info_lists_the_oldest_holds() {
+    fn client_info_lists_only_the_oldest_holds() {
         let names: Vec<_> = (0..2 * MOST_HOLDS as u64).rev().map(|it| it.to_string()).collect();
         let at = |name: &str| SystemTime::UNIX_EPOCH + Duration::from_secs(name.parse().unwrap());
         let hold = |name| HoldInfo { name, owner: "c:1", since: at(name), reason: None };
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn long_reason_is_published_up_to_its_bound() {
+    fn long_reason_is_cut_to_its_maximum_length() {
         let reason = format!("a{}", "é".repeat(LONGEST_REASON));
         let hold = HoldInfo {
             name: "a",

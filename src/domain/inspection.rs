@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn collection_name_is_found_in_the_lock_name_of_its_key() {
+    fn collection_name_is_parsed_from_the_lock_name_of_a_map_key() {
         let hash = "UcFxNFrVn28tvxVuKmcwtA";
         for (name, collection) in [
             (format!("{{orders}}:{hash}:lock"), Some("orders")),

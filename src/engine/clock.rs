@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn clock_ignores_differences_below_a_millisecond() {
+    async fn clock_ignores_jitter_below_a_millisecond() {
         let clock = Clock::with(|| SLEPT.get());
         let start = clock.now();
         for apart in [12, 4_225, 999_999].map(Duration::from_nanos) {

@@ -127,7 +127,7 @@ mod tests {
 
     /// Once, each `Event::Moved` queued all recent releases again, even if they were still queued.
     #[tokio::test(start_paused = true)]
-    async fn repeated_release_is_queued_once_per_claim() {
+    async fn repeated_release_is_queued_once_for_several_server_changes() {
         let memory = MemoryStore::new();
         let (client, engine) = client(&memory);
         for number in 0..10 {

@@ -308,7 +308,7 @@ mod tests {
     /// Once, the client sent a new number of shares, and the store replied that the hold was lost.
     /// The client treated this reply as a success.
     #[tokio::test(start_paused = true)]
-    async fn release_of_a_lost_share_reports_the_loss_to_all_shares() {
+    async fn release_of_a_lost_hold_reports_the_loss_to_all_its_guards() {
         for dropped in [true, false] {
             let store = MemoryStore::new();
             let [door, operator] =
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rejected_guarded_write_reports_the_loss_to_all_shares() {
+    async fn guarded_write_reports_the_loss_of_its_hold_to_all_guards() {
         let store = MemoryStore::new();
         let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         let again = guard.reenter().await.unwrap();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn previous_hold_cannot_write_after_hand_off_to_same_owner() {
+    async fn previous_hold_of_an_owner_cannot_write_after_a_hand_off() {
         let store = MemoryStore::new();
         let client = Client::with_store(&store);
         let door = client.lock("door").unwrap();

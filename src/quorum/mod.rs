@@ -143,11 +143,8 @@ impl QuorumClient {
 }
 
 /// Returns the error for a quorum of `all` servers if too many of them `failed`. The error names
-/// each failed server. For a quorum of one server, returns the error of this server.
+/// each failed server.
 fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
-    if all == 1 {
-        return failed.swap_remove(0).1;
-    }
     failed.sort_by_key(|(number, _)| *number);
     let (mut reasons, mut first) = (String::new(), None);
     for (number, error) in &failed {

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_with_field_ttls_are_known() {
+    fn server_versions_with_hash_field_ttls_are_recognized() {
         for (version, has) in [
             ("Redis server v=7.2.9", false),
             ("Redis server v=7.4.0", true),

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn examples_are_found_from_tests_and_examples() {
+    fn build_folder_is_found_from_a_test_an_example_or_a_tool() {
         for program in ["/t/debug/deps/test-123", "/t/debug/examples/holder", "/t/debug/tool"] {
             assert_eq!(parent_of(Path::new(program)), Path::new("/t/debug"));
         }

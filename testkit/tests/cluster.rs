@@ -9,7 +9,7 @@ use std::time::Duration;
 use testkit::{Cluster, Connection, Failover, Links, Redis, eventually};
 
 #[test]
-fn node_serves_its_slots_and_redirects_others() {
+fn node_serves_its_slots_and_redirects_requests_for_others() {
     let cluster = Cluster::start();
     let masters = cluster.masters();
     assert_eq!((masters.len(), cluster.nodes().len()), (3, 6));
@@ -168,7 +168,7 @@ fn slot_move_under_load_loses_no_increment() {
 }
 
 #[test]
-fn slot_move_ends_when_the_old_owner_knows_the_new_owner() {
+fn slot_move_ends_when_the_old_node_knows_the_new_node() {
     // given an old owner that receives nothing from the new owner for a while
     let cluster = Cluster::options().replicas(0).links().start();
     let slot = Cluster::slot_of("key");

@@ -286,7 +286,7 @@ fn link_cut_separates_one_client_and_no_other() {
 
 #[test]
 #[should_panic(expected = "no `redis-7` among")]
-fn link_without_a_target_is_reported() {
+fn cut_of_a_link_to_an_unknown_server_panics() {
     linked().links().cut(Links::CLIENTS, "redis-7");
 }
 

@@ -120,7 +120,7 @@ fn sentinel_remembers_the_primary_after_a_restart() {
 }
 
 #[test]
-fn passwords_differ_between_servers_and_sentinels() {
+fn servers_and_sentinels_may_have_different_passwords() {
     let redis = Sentinels::options()
         .name("orders")
         .server_options(Redis::options().password("of-servers"))
@@ -138,7 +138,7 @@ fn passwords_differ_between_servers_and_sentinels() {
 }
 
 #[test]
-fn servers_and_sentinels_replicate_with_their_own_users() {
+fn servers_and_sentinels_connect_as_their_own_users() {
     let redis = Sentinels::options()
         .server_options(
             Redis::options().password("locked").user("server", REPLICATES).replicates_as("server"),

@@ -222,7 +222,7 @@ fn tls_client_accepts_only_a_server_of_its_own_authority() {
 }
 
 #[test]
-fn client_certificate_is_required_if_set() {
+fn client_certificate_is_required_if_the_option_is_set() {
     let redis = Redis::options().tls_with_client_auth().start();
     let port = redis.tls_port().to_string();
     let (ca, cert, key) =

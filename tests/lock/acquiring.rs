@@ -10,7 +10,7 @@ use leasehold::{Client, Error, MemoryStore, Release, WaitStrategy};
 use super::world::{AT_ONCE, SECOND_LOOK, World, door, entered, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn waiter_woken_while_the_lock_is_held_knows_the_new_holder() {
+async fn waiter_acquires_when_the_lease_of_a_later_holder_ends() {
     // given three waiters in order, the second with a fixed lease
     let world = World::new();
     let [first, second, third] = [(); 3].map(|()| door(&Client::with_store(&world.store)));
@@ -146,7 +146,7 @@ async fn polling_waiter_is_not_woken_by_notifications() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn subscribed_waiter_acquires_soon_after_a_polling_holder() {
+async fn release_of_a_polling_client_soon_reaches_subscribed_waiters() {
     let world = World::new();
     let polling = WaitStrategy::Polling { initial: millis(1), max: millis(100) };
     let guard = world.door().wait_strategy(polling).acquire().await.unwrap();

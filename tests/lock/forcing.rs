@@ -25,7 +25,7 @@ async fn holder_notices_a_forced_release_at_its_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn holder_in_a_process_with_waiters_notices_a_forced_release() {
+async fn holder_with_a_local_waiter_notices_a_forced_release_at_once() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let waiter = waiting(world.door()).await;
@@ -62,7 +62,7 @@ async fn forced_release_on_a_silent_store_fails_and_is_not_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forgotten_hold_is_renewed_and_released_by_its_owner() {
+async fn renew_owner_and_release_owner_act_on_a_forgotten_hold() {
     let world = World::new();
     let guard = world.door().lease(secs(10)).acquire().await.unwrap();
     let (owner, other) = (guard.owner().clone(), Owner::new("other:1").unwrap());
@@ -79,7 +79,7 @@ async fn forgotten_hold_is_renewed_and_released_by_its_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_by_owner_wakes_a_waiter() {
+async fn release_owner_wakes_a_waiter() {
     let world = World::new();
     let guard = world.door().lease(secs(600)).acquire().await.unwrap();
     let owner = guard.owner().clone();

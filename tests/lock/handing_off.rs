@@ -130,7 +130,7 @@ async fn task_with_another_profile_requests_its_own_grant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn polling_and_subscribed_waiters_hand_off_to_each_other() {
+async fn polling_and_subscribed_waiters_hand_the_lock_to_each_other() {
     let world = World::new();
     let polling = || {
         world.staying().wait_strategy(WaitStrategy::Polling { initial: millis(500), max: secs(1) })
@@ -197,7 +197,7 @@ async fn other_client_acquires_after_the_time_limit_of_hand_offs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_busy_clients_share_the_lock() {
+async fn two_busy_clients_take_turns_with_the_lock() {
     // given two clients, each with five tasks that acquire the lock again after each release
     let world = World::new();
     let counts = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
@@ -347,7 +347,7 @@ async fn handed_over_hold_can_be_reentered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handed_over_hold_counts_max_hold_from_its_hand_off() {
+async fn max_hold_of_a_handed_over_hold_starts_at_its_hand_off() {
     let world = World::new();
     let lock = world.staying().max_hold(secs(8));
     let guard = lock.acquire().await.unwrap();

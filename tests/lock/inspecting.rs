@@ -7,7 +7,7 @@ use leasehold::{Error, Owner};
 use super::world::{AT_ONCE, World, leave, secs};
 
 #[tokio::test(start_paused = true)]
-async fn holder_has_count_and_remaining_lease() {
+async fn holder_shows_its_hold_count_and_remaining_lease() {
     let world = World::new();
     let guard = world.door().lease(secs(100)).acquire().await.unwrap();
     let _again = guard.reenter().await.unwrap();
@@ -34,7 +34,7 @@ async fn free_lock_has_no_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_client_can_check_whether_an_owner_holds() {
+async fn any_client_can_check_whether_an_owner_holds_the_lock() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let lock = world.other_door();

@@ -42,7 +42,7 @@ async fn release_completes_the_loss_future() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loss_future_waits_while_another_share_is_left() {
+async fn loss_future_waits_while_the_hold_has_another_guard() {
     let guard = World::new().door().acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     let mut lost = Box::pin(guard.lost());

@@ -96,7 +96,7 @@ async fn concurrent_reentries_are_all_counted_by_client_and_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reentry_renews_the_lease_that_the_watchdog_keeps() {
+async fn reentry_renews_a_lease_that_is_not_fixed() {
     let lock = World::new().door();
     let guard = lock.acquire().await.unwrap();
     sleep(secs(5)).await;

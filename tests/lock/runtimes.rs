@@ -128,7 +128,7 @@ fn guard_dropped_between_runtimes_is_released_by_shutdown() {
 }
 
 #[test]
-fn release_of_an_ended_runtime_is_sent_by_the_next_runtime() {
+fn unfinished_release_of_a_runtime_is_sent_by_the_next_runtime() {
     // given a background release whose request got no reply
     let world = World::new();
     runtime().block_on(async {
@@ -152,7 +152,7 @@ fn release_of_an_ended_runtime_is_sent_by_the_next_runtime() {
 }
 
 #[test]
-fn renewal_of_an_ended_runtime_is_sent_by_the_next_runtime() {
+fn unfinished_renewal_of_a_runtime_is_sent_by_the_next_runtime() {
     // given a renewal whose request got no reply
     let world = World::new();
     let first = runtime();

@@ -22,7 +22,7 @@ async fn refusal(lock: &Lock) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_short_durations_are_refused_with_their_rule() {
+async fn refusal_of_a_too_short_duration_names_setting_and_minimum() {
     let lock = World::new().door();
     let poll = |first, longest| WaitStrategy::Polling { initial: first, max: longest };
     for short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {
@@ -41,7 +41,7 @@ async fn too_short_durations_are_refused_with_their_rule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn invalid_duration_is_refused_with_its_name_and_rule() {
+async fn refusal_of_a_too_long_duration_names_setting_and_maximum() {
     let lock = World::new().door();
     for (setting, lock) in [
         ("ttl", lock.clone().ttl(Duration::MAX)),

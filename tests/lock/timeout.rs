@@ -91,7 +91,7 @@ async fn waiter_acquires_when_the_holder_releases_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_times_out_in_time_in_any_store_state() {
+async fn acquire_ends_at_its_timeout_while_the_store_is_silent() {
     for max_wait in [millis(1), millis(500), secs(5), secs(60)] {
         let world = World::new();
         world.store.stall();
@@ -114,7 +114,7 @@ async fn timeout_error_names_a_rejecting_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_error_names_no_former_holder_of_a_silent_store() {
+async fn timeout_error_names_no_old_holder_while_the_store_is_silent() {
     // given a client that waited for a former holder, and that holds the lock now
     let world = World::new();
     let former = world.other_door().acquire().await.unwrap();

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn double_is_written_with_seventeen_digits() {
+    fn double_is_written_with_up_to_seventeen_digits() {
         let numbers = [
             (0.1, "0.10000000000000001"),
             (9_007_199_254_740_993.0, "9007199254740992"),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn integer_with_any_other_notation_is_refused() {
+    fn integer_that_is_not_in_canonical_form_is_refused() {
         for odd in ["", "-", "+1", "01", "-0", " 1", "1 ", "1.0", "9223372036854775808"] {
             assert_eq!(integer(odd.as_bytes()), None, "{odd:?}");
         }

@@ -21,7 +21,7 @@ async fn speaker(twin: &leasehold_twin::Twin) -> Speaker {
 const WHERE: &str = "SENTINEL GET-MASTER-ADDR-BY-NAME mymaster";
 
 #[tokio::test(start_paused = true)]
-async fn failover_reaches_each_sentinel_and_the_old_primary() {
+async fn each_sentinel_and_the_old_primary_learn_of_a_failover() {
     let watched = Sentinels::start(&Net::new(7), 3, 1, Delay::Fixed(ms(20)));
     sleep(ms(100)).await;
     let [one, silent, _] = watched.sentinels() else { panic!() };

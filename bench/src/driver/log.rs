@@ -131,13 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn long_hold_overlaps_with_all_others() {
+    fn long_hold_overlaps_with_each_hold_that_begins_during_it() {
         let log = VisitLog::of(&[vec![(1, 0, 100)], vec![(1, 10, 20), (1, 30, 40)]]);
         assert_eq!(log.overlaps(), 2);
     }
 
     #[test]
-    fn smallest_share_includes_processes_without_holds() {
+    fn process_without_holds_has_the_smallest_share_of_holds() {
         let log = VisitLog::of(&[vec![(1, 0, 1), (1, 2, 3)], vec![]]);
         assert_eq!(log.luckiest_and_unluckiest(), (100.0, 0.0));
         assert_eq!(log.jain(), 0.5);

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn board_reports_a_failure_when_a_forbidden_event_happened() {
+    fn benchmark_fails_when_a_forbidden_event_happens() {
         let mut board = Board::default();
         board.note(Case::less("g", "overlaps", "count").target(Target::Never), OURS, 1.0);
         assert_eq!(board.failures(), ["overlaps happened, and never must"]);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn later_result_of_a_case_keeps_its_earlier_failure() {
+    fn case_stays_failed_when_a_later_result_arrives() {
         let mut board = Board::default();
         board.failed(Case::less("g", "c", "µs"), "rlock", "it ended");
         board.note(Case::less("g", "c", "µs"), "rlock", 1.0);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_axis_starts_at_zero_and_may_point_upwards() {
+    fn vertical_linear_axis_places_zero_at_the_bottom() {
         let axis = Axis { scale: Scale::Linear, from: 0.0, to: 50.0, start: 200.0, end: 0.0 };
         assert_eq!(axis.place(0.0), 200.0);
         assert_eq!(axis.place(25.0), 100.0);

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hand_over_counts_only_when_the_task_changes() {
+    fn hand_over_is_counted_only_if_a_different_task_acquires() {
         let inside = Inside::default();
         for task in [1, 1, 2, 2, 1] {
             inside.enter(task);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn failover_overlap_is_a_violation_if_a_replica_had_the_hold() {
+    fn overlap_after_a_failover_is_a_violation_for_replicated_locks() {
         let mut record = record("a", &[(Mode::Exclusive, 10, 12), (Mode::Exclusive, 11, 12)]);
         record.faults.push(failover(5, 9));
         let verdict = judge(&record, &[Object::new(Kind::Lock, "a")], TTL);
@@ -178,7 +178,7 @@ mod tests {
     /// Former bug: if a new hold conflicted with several holders, the check excused the first
     /// holder and did not check the other holders.
     #[test]
-    fn referee_checks_every_hold_that_overlaps() {
+    fn referee_checks_each_earlier_hold_that_a_new_hold_overlaps() {
         let both = [(Mode::Shared, 6, 11), (Mode::Shared, 7, 20), (Mode::Exclusive, 10, 20)];
         let mut read = record("a", &both);
         read.faults.push(failover(5, 9));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn referee_finds_a_multi_lock_that_overlaps_a_members_hold() {
+    fn referee_finds_an_overlap_of_a_multi_lock_and_its_member() {
         let count = |holds: &[_]| judge(&named(holds), &with_multi(), TTL).violations.len();
         assert_eq!(count(&[("a", 1, 3), ("b", 1, 3), ("ab", 3, 5)]), 0);
         assert_eq!(count(&[("ab", 1, 3), ("a", 2, 4)]), 1);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn referee_accepts_a_failed_redisson_poll_only_during_a_fault() {
+    fn failed_queue_poll_of_redisson_is_accepted_only_in_a_fault() {
         let polls = |at: Nanos| {
             let mut record = claimed(&[]);
             let (name, mode, call) = ("a".to_owned(), Mode::Claim, at * SECOND);

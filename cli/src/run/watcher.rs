@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watcher_follows_the_last_complete_line_of_its_input() {
+    fn watcher_obeys_the_last_complete_line_of_its_input() {
         let mut text = b"group 7 100\nprocess 8 200\ngroup 9".to_vec();
         let order = newest(&mut text).unwrap();
         assert!(matches!(order.target, Target::Process(id) if id.as_raw_nonzero().get() == 8));

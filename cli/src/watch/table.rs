@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn forced_release_is_a_loss_even_if_its_record_is_read_later() {
+    fn forced_release_is_a_loss_if_its_record_follows_the_release() {
         for is_read_before in [false, true] {
             let mut table = table();
             table.update(&held("door", &[("a", None), ("b", None)]), secs(0));

@@ -9,7 +9,7 @@ use crate::{kinds, rows};
 pub(crate) fn one_holds_and_the_other_waits<S: Servers>(both: &Together<S>) {
     rows::release_message_wakes_a_waiter_of_the_other_language(both);
     rows::released_lock_is_free_for_the_other_language_at_once(both);
-    rows::try_acquire_returns_at_once_if_the_other_language_holds(both);
+    rows::try_acquire_returns_at_once_if_the_other_language_holds_it(both);
     rows::acquire_within_ends_by_timeout_or_notification(both);
     rows::acquire_within_accepts_a_fixed_lease(both);
     rows::waiter_acquires_when_a_lease_ends(both);

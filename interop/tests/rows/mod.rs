@@ -63,7 +63,7 @@ pub(crate) fn released_lock_is_free_for_the_other_language_at_once<S: Servers>(b
 }
 
 #[track_caller]
-pub(crate) fn try_acquire_returns_at_once_if_the_other_language_holds<S: Servers>(
+pub(crate) fn try_acquire_returns_at_once_if_the_other_language_holds_it<S: Servers>(
     both: &Together<S>,
 ) {
     for Pair { way, kind, holder, waiter } in both.each_way() {

@@ -171,7 +171,7 @@ mod tests {
 
     /// Formerly, the client tried only the first address until the timeout.
     #[tokio::test]
-    async fn silent_or_refusing_address_delays_no_other_address() {
+    async fn connect_is_not_delayed_by_silent_or_refusing_addresses() {
         let ((open, _listener), (silent, _waiting)) = (listening(), silent());
         for addresses in [
             vec![open, silent],
@@ -198,7 +198,7 @@ mod tests {
     /// left. A limit shared by all hosts did not help, because one silent host then delayed all
     /// other hosts.
     #[tokio::test]
-    async fn silent_name_lookup_keeps_one_thread_and_delays_no_host() {
+    async fn silent_name_lookup_blocks_one_thread_and_no_other_host() {
         let (asked, silence) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
         let (count, wait) = (Arc::clone(&asked), Arc::clone(&silence));
         let resolver = Resolver::asking(move |host, _| {

@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_url_lists_some_of_its_nodes() {
+    fn cluster_url_may_list_several_nodes() {
         let read = |url| match servers(url, &Settings::default()) {
             Ok(Servers::Cluster(nodes)) => nodes,
             other => panic!("{other:?}"),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn url_names_address_and_user() {
+    fn url_is_parsed_into_address_user_password_and_database() {
         let plain = read("redis://localhost");
         assert_eq!(plain.place.to_string(), "localhost:6379");
         assert_eq!((plain.user, plain.password, plain.database), (None, None, 0));
@@ -471,7 +471,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn sentinels_use_tls_like_the_servers_unless_configured() {
+    fn sentinels_use_tls_like_the_servers_unless_a_setting_differs() {
         for (scheme, setting, servers, sentinels) in [
             ("redis", None, false, false),
             ("rediss", None, true, true),

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_connection_is_logged_at_once_then_rarely_and_at_its_end() {
+    fn lost_connection_is_logged_at_once_then_rarely_and_when_back() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reports = Reports::default();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn unstable_connection_is_logged_rarely_with_a_count() {
+    fn unstable_connection_is_logged_rarely_with_a_loss_count() {
         let start = Instant::now();
         let mut reports = Reports::default();
         let mut logged = vec![];

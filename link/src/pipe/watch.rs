@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn late_server_is_dropped_after_two_command_timeouts() {
+    fn server_whose_replies_lag_is_dropped_after_two_timeouts() {
         let mut watch = watch(progress(1_000, 0));
         let looks = (1..100).find(|look| watch.look(progress(1_000, *look)).is_some());
         assert_eq!(looks, Some(2 * u64::from(LOOKS)));

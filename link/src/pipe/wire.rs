@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn caller_gets_the_unanswered_error_when_the_connection_ends() {
+    async fn unanswered_call_may_have_happened_when_the_connection_ends() {
         let mut t = Setup::new();
         let (waits, cut) = (t.asks("PING").await, Setup::new());
         let waits_too = cut.asks("PING").await;
@@ -571,7 +571,7 @@ mod tests {
     /// When a runtime ends, it may cancel the writer before the future of `drive`. Formerly, the
     /// client then logged a lost connection.
     #[test]
-    fn connection_is_not_lost_when_the_runtime_ends() {
+    fn end_of_a_runtime_does_not_count_as_a_lost_connection() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (client, _server) = duplex(64);
         let mut driven = Box::pin(Arc::<Wire>::default().drive(Stream::of(client), None));
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn push_of_another_kind_or_channel_confirms_no_subscription() {
+    async fn push_confirms_only_the_subscription_of_its_kind_and_channel() {
         let mut t = Setup::new();
         let wire = Arc::clone(&t.wire);
         let mut subscribe = cmd("SSUBSCRIBE");

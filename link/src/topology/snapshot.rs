@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_reply_overrides_an_equally_old_topology_for_a_second() {
+    fn moved_reply_overrides_a_topology_of_the_same_epoch_for_1_s() {
         let now = Instant::now();
         let mut snapshot = snapshot(map_of(7, 1), now);
         let (old, there) = (map_of(7, 1), HostPort { host: "10.0.0.1".into(), port: 2 });

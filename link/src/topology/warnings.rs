@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn hazards_no_replica_and_fewer_replicas_are_both_reported() {
+    fn server_without_replicas_raises_both_replica_hazards() {
         let warnings = Warnings::default();
         let about = About { server: "one".into(), replicas: Some(0), ..About::default() };
         let found = || -> Vec<_> {

@@ -192,7 +192,7 @@ mod tests {
     /// Once, acknowledgements by replicas of the old server still counted after a failover. No
     /// replica of the new server had the grant.
     #[tokio::test(start_paused = true)]
-    async fn handed_over_grant_needs_replicas_of_the_new_server() {
+    async fn handed_over_grant_needs_acknowledgements_of_the_new_server() {
         let memory = MemoryStore::new();
         memory.set_replicas(2);
         let engine = Engine::on(&memory, "one");

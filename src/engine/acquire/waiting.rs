@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn queued_waiter_checks_soon_and_then_rarely() {
+    fn queued_waiter_sends_a_request_soon_and_then_rarely() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         waiting.place(SubscriptionLevel::Turns, now);
         let look = waiting.for_messages(SubscriptionLevel::Turns, now);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn waiter_pauses_after_many_unsuccessful_notifications() {
+    fn waiter_pauses_after_many_notifications_without_a_grant() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         for _ in 0..VAIN_QUESTIONS {
             assert_eq!(waiting.pause_despite_notification(), None);

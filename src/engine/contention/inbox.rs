@@ -107,7 +107,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3);
 
     #[tokio::test(start_paused = true)]
-    async fn notification_before_the_wait_ends_the_wait_at_once() {
+    async fn wait_ends_at_once_when_a_notification_came_before_it() {
         let inbox = Inbox::default();
         inbox.freed(false);
         let limit = Instant::now() + LONG;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn queued_waiter_ignores_a_release_that_notified_the_queue() {
+    async fn queued_waiter_ignores_a_release_that_woke_the_queue_head() {
         let (inbox, start) = (Inbox::default(), Instant::now());
         inbox.queues(true);
         inbox.freed(true);

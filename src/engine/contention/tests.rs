@@ -127,7 +127,7 @@ async fn waiter_that_joins_the_line_starts_the_background_task() {
 
 /// Once, the client noticed a forced release of a hold from `try_acquire` only at the next renewal.
 #[tokio::test]
-async fn grant_of_try_acquire_is_known_while_a_waiter_has_the_slot() {
+async fn client_knows_the_grant_of_a_try_acquire_while_a_task_waits() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let _waits = in_line(&contention, &name);
@@ -280,7 +280,7 @@ async fn next_waiter_is_woken_instead_of_an_unpolled_waiter() {
 
 /// Once, two tasks had the same ticket, and each removed the other from the line.
 #[tokio::test(start_paused = true)]
-async fn unpolled_waiter_of_a_removed_name_has_its_own_position() {
+async fn unpolled_waiter_of_a_removed_name_rejoins_the_line() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let mut sleeps = in_line(&contention, &name);

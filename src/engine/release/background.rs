@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn request_that_is_executed_after_its_retry_is_withdrawn() {
+    async fn retried_request_that_is_executed_late_is_withdrawn() {
         // given a grant by the second request, while the first request is still in flight
         let (_memory, engine, _client) = one();
         let store = Arc::clone(&engine.core.store);

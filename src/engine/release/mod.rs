@@ -340,7 +340,7 @@ mod tests {
     /// Once, a new server that never had the hold replied `NotHeld`. The client took this reply as
     /// proof that the old server had executed the release.
     #[tokio::test(start_paused = true)]
-    async fn release_is_in_doubt_when_another_server_rejects_it() {
+    async fn release_is_in_doubt_when_the_new_server_never_had_the_hold() {
         // given a holder whose server hangs
         let old = Twin::new(1);
         let current = Arc::new(Mutex::new(old.clone()));
@@ -366,7 +366,7 @@ mod tests {
 
     /// Once, the result was `Completed`, although the hold may have been lost during the work.
     #[tokio::test(start_paused = true)]
-    async fn run_reports_a_loss_when_another_server_rejects_the_release() {
+    async fn run_reports_a_loss_when_the_new_server_never_had_the_hold() {
         // given work under a lock
         let old = Twin::new(1);
         let current = Arc::new(Mutex::new(old.clone()));

@@ -183,7 +183,7 @@ fn seed_repeats_its_trace_on_one_server() {
 }
 
 #[test]
-fn seed_repeats_its_trace_for_other_objects() {
+fn seed_repeats_its_trace_for_objects_other_than_locks() {
     run_twice(served::run_objects, 20);
 }
 

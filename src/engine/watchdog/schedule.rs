@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn rejected_renewal_loses_the_hold_at_once() {
+    fn hold_is_lost_at_once_when_a_renewal_finds_it_missing() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.renewed_at(1_000);
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn grant_lost_during_hand_off_is_checked_at_once() {
+    fn grant_is_checked_at_once_after_a_hand_off_without_renewal() {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let grant = left(&first, t.at(100)).unwrap();

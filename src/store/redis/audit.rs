@@ -52,7 +52,7 @@ mod tests {
     use crate::{Client, Error, MemoryStore};
 
     #[tokio::test(start_paused = true)]
-    async fn most_recent_forced_releases_are_recorded() {
+    async fn only_the_latest_forced_releases_are_kept_newest_first() {
         let client = Client::with_store(&MemoryStore::new());
         let door = client.lock("door").unwrap();
         assert_eq!(client.forced_releases().await.unwrap(), []);

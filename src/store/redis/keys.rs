@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_of_other_kinds_match_redisson() {
+    fn semaphore_and_latch_channels_match_redisson() {
         let of = |kind, name| channel_of(&Object::of(kind, name));
         assert_eq!(of(Kind::Semaphore, "pool"), "redisson_sc:{pool}");
         assert_eq!(of(Kind::Semaphore, "{t}:pool"), "redisson_sc:{t}:pool");

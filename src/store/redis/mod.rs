@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn permissions_are_kept_while_the_server_is_a_replica() {
+    async fn readonly_error_does_not_count_as_a_missing_permission() {
         let redis = Redis::start();
         let (store, held, wanted) = (store(&redis, "one").await, claim("java:1"), claim("one:1"));
         store.acquire(&held, None).await.unwrap();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn missing_permission_is_retried_on_the_next_connection() {
+    async fn missing_permission_is_forgotten_on_the_next_connection() {
         let redis = Redis::start();
         redis.command(&["ACL", "SETUSER", "narrow", "on", "nopass", "+@all", "&*", "~door"]);
         let settings = Settings { user: Some("narrow".into()), ..Settings::default() };
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn invalid_counter_text_is_not_changed_printed_or_deleted() {
+    async fn text_in_a_number_key_is_neither_changed_nor_printed() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
         let (owner, name) = (claim("one:1").owner, Name::new("app").unwrap());
@@ -459,7 +459,7 @@ mod tests {
     /// Once, an internal wake-up of the connection, for example by `unlisten`, counted as a reply
     /// of the server.
     #[tokio::test(start_paused = true)]
-    async fn silent_subscription_connection_is_found_under_load() {
+    async fn silent_subscription_connection_is_replaced_in_a_busy_client() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
         let door = claim("one:1").object;

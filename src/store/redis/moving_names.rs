@@ -113,7 +113,7 @@ async fn moved_server_is_found_at_its_new_address() {
 /// The DNS name of a managed endpoint moves to the new primary, like the name in this test. The old
 /// primary stays up, but accepts no writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_follows_an_endpoint_to_the_new_primary() {
+async fn client_follows_a_host_name_to_the_new_primary() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
     let book = Book::default();

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn holder_reply_is_read_with_owner_count_and_lease() {
+    fn holder_reply_is_parsed_into_owner_hold_count_and_lease() {
         let read = |pttl, owner, count| holder(&held(pttl, owner, count)).unwrap().unwrap();
         let java = read(1_500, "8c6d:42", "3");
         assert_eq!((java.owner.as_str(), java.count), ("8c6d:42", 3));

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn script_line_names_the_command_it_calls() {
+    fn command_is_found_from_the_script_line_in_an_error() {
         let script = Script::new("-- a script\nlocal a = 1\nredis.pcall('HSET', KEYS[1])\n");
         let at =
             |line: &str| script.command_at(&format!("no: script: 0a, on @user_script:{line}."));

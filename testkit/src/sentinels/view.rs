@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn view_is_incomplete_while_another_sentinel_is_unreachable() {
+    fn sentinel_view_is_incomplete_while_a_sentinel_is_unreachable() {
         for (flags, complete) in [
             ("sentinel", true),
             ("sentinel,master_down", true),

@@ -120,7 +120,7 @@ async fn late_grant_is_kept_by_a_task_that_lost_its_request_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn former_slot_owner_gets_no_notification_of_the_next_owner() {
+async fn task_that_lost_its_request_slot_takes_no_later_notification() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let before = first.listen(PLAIN);
@@ -148,7 +148,7 @@ async fn former_slot_owner_gets_no_notification_of_the_next_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slot_owner_keeps_its_slot_until_its_planned_request() {
+async fn task_keeps_its_request_slot_until_its_planned_request() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     assert!(

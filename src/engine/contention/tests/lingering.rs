@@ -57,7 +57,7 @@ async fn too_many_unused_names_are_removed_at_once() {
 /// Once, the check of a woken task was planned before the checks of all idle names. The watchdog
 /// then checked only this task, again and again.
 #[tokio::test(start_paused = true)]
-async fn unused_names_are_removed_while_another_name_is_handed_off() {
+async fn unused_names_are_removed_while_a_lock_is_handed_off() {
     let (engine, contention, door) = door();
     let first = hold(&engine, &door).await;
     let _waits = (in_line(&contention, &door), in_line(&contention, &door));
@@ -78,7 +78,7 @@ async fn unused_names_are_removed_while_another_name_is_handed_off() {
 /// Once, each hand-off checked all idle names, which took 20 ms for ten thousand names.
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "what a look costs is no time that a test may stop")]
-async fn cost_of_a_check_is_independent_of_the_number_of_names() {
+async fn check_of_due_names_costs_the_same_for_any_number_of_names() {
     let store = MemoryStore::new();
     let engine = Engine::on(&store, "client");
     let (here, there) = (Client::of(Arc::clone(&engine)), Client::with_store(&store));

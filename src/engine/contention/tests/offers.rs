@@ -26,7 +26,7 @@ async fn held(store: &MemoryStore) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn offered_grant_is_released_when_the_client_closes() {
+async fn offered_grant_is_released_when_the_client_shuts_down() {
     let (_store, engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let mut waits = Box::pin(permits.acquire());

@@ -39,7 +39,7 @@ async fn permit_offered_to_a_leaving_waiter_is_granted_only_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_for_two_permits_is_not_granted_while_one_is_free() {
+async fn request_for_two_permits_is_not_granted_if_only_one_is_free() {
     let (here, ours, _theirs) = two_permits().await;
     let mut goes = Box::pin(here.acquire_many(2));
     waits(&mut goes).await;

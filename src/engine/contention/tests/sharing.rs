@@ -156,7 +156,7 @@ async fn write_hold_with_a_read_hold_is_not_handed_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lock_of_a_former_writer_is_free_when_both_read_holds_end() {
+async fn lock_is_free_when_both_read_holds_of_a_former_writer_end() {
     let (store, here) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let writing = here.write().acquire().await.unwrap();
@@ -252,7 +252,7 @@ async fn repeated_shared_reads_let_other_tasks_run() {
 
 /// Once, a task took its share before it yielded, and so kept the share while it was not polled.
 #[tokio::test(start_paused = true)]
-async fn unpolled_yielding_reader_has_no_share() {
+async fn unpolled_yielding_reader_keeps_no_read_hold() {
     let (store, here) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let second = here.read().acquire().await.unwrap();
@@ -270,7 +270,7 @@ async fn unpolled_yielding_reader_has_no_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shared_hold_reports_the_reason_of_its_end() {
+async fn shared_hold_reports_that_a_shutdown_ended_it() {
     let client = Client::with_store(&MemoryStore::new());
     let guard = client.read_write_lock("prices").unwrap().read().acquire().await.unwrap();
     let mut release = Box::pin(guard.release());
@@ -284,7 +284,7 @@ async fn shared_hold_reports_the_reason_of_its_end() {
 /// `tokio::task::yield_now` wakes its task only when a worker thread is free. In this test, the
 /// only worker thread is blocked, so a release must yield in another way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn release_wakes_its_task_while_an_executor_blocks_the_runtime() {
+async fn release_wakes_its_task_while_the_only_worker_is_blocked() {
     let (_store, here) = prices();
     // The local budget is long, so that it does not end on a busy machine.
     let read = here.read().local_handoff(10, Duration::from_secs(3_600));
@@ -355,7 +355,7 @@ async fn reader_pauses_for_other_clients_after_sharing_ended() {
 /// Once, a reader waited for a fixed time only. With 64 tasks on a busy machine, the next hold then
 /// began before the previous hold had ended.
 #[tokio::test(start_paused = true)]
-async fn reader_waits_until_the_shares_are_released_and_a_pause_ends() {
+async fn reader_waits_for_the_release_of_a_shared_hold_and_pauses() {
     for tries in [false, true] {
         let (store, here) = prices();
         let read = here.read();
@@ -406,7 +406,7 @@ async fn reader_sends_its_request_after_a_dropped_guard_is_released() {
 /// Once, a task that paused for other clients counted as waiting for a reply, and lost its request
 /// slot only after six seconds.
 #[tokio::test(start_paused = true)]
-async fn unpolled_pausing_task_delays_others_at_most_two_idle_limits() {
+async fn unpolled_pausing_task_delays_the_next_task_only_briefly() {
     let (_store, here) = prices();
     let read = here.read();
     let _sharing = [read.acquire().await.unwrap(), read.acquire().await.unwrap()];
@@ -434,7 +434,7 @@ async fn shared_hold_is_limited_by_local_handoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn yielding_reader_gets_no_share_after_shutdown_began() {
+async fn yielding_reader_joins_no_shared_hold_after_shutdown_began() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let read = client.read_write_lock("prices").unwrap().read();
@@ -456,7 +456,7 @@ async fn yielding_reader_gets_no_share_after_shutdown_began() {
 /// If a task has used up its tokio budget, tokio wakes the task only when a worker thread is free.
 /// In this test, the only worker thread is blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn non_tokio_executor_shares_a_read_hold_on_a_tokio_thread() {
+async fn read_hold_is_shared_under_a_non_tokio_executor() {
     let (_store, here) = prices();
     let read = here.read().local_handoff(10_000, Duration::from_secs(60));
     let _beside = read.acquire().await.unwrap();

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn judge_reports_a_fair_grant_to_a_later_waiter() {
+    fn judge_reports_a_fair_lock_that_a_later_waiter_gets_first() {
         let mut queue = Queue::default();
         let mut sees = |command: &str| queue.sees("gate", command);
         assert_eq!(sees("HSET gate a:1 1"), None);

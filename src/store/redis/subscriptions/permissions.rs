@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn denial_removes_the_denied_permission() {
+    fn denial_removes_only_the_denied_permission() {
         let (mut refusals, now) = (Denials::default(), Instant::now());
         assert_eq!(refusals.permissions(&door()), Permissions::ALL);
         refusals.note(&door(), Denied::OwnChannels, now);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn denied_permission_affects_one_name_and_is_later_forgotten() {
+    fn denial_affects_one_name_and_is_forgotten_after_a_while() {
         let (mut refusals, now) = (Denials::default(), Instant::now());
         refusals.note(&door(), Denied::Queue, now);
         assert_eq!(refusals.permissions(&Object::lock("window")), Permissions::ALL);

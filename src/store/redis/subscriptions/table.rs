@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn outage_notifies_waiters_and_resubscribes_all() {
+    fn outage_is_reported_and_then_all_names_are_subscribed_again() {
         let mut table = subscribed_table();
         table.end();
         assert_eq!(events_of(&mut table), [Event::SubscriptionsLost]);
@@ -480,7 +480,7 @@ mod tests {
 
     /// Once, if the queue was already denied, a denied subscription removed the wrong permission.
     #[test]
-    fn rejection_removes_the_permission_that_was_requested() {
+    fn late_rejection_removes_only_the_permission_of_its_request() {
         let (mut table, now) = (table(), Instant::now());
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn names_share_a_channel_until_the_last_unsubscribes() {
+    fn names_share_a_channel_until_the_last_name_unsubscribes() {
         let (mut table, shared) = (subscribed_table(), channel_of(&name("door")));
         table.listen(&name("{door}"));
         done(&mut table);
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn subscription_follows_a_name_to_its_known_node() {
+    fn subscription_is_requested_again_when_the_slot_has_moved() {
         let mut table = Table::of("id", Delivery::Nodes(Channels::Sharded));
         table.begin();
         table.listen(&name("door"));
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_subscription_sends_no_more_events() {
+    fn table_reports_no_event_of_a_name_that_moved_away() {
         let mut table = table();
         table.listen(&name("door"));
         table.listen(&name("window"));

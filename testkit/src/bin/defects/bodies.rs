@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn function_without_body_or_name_is_passed_over() {
+    fn function_declaration_and_function_type_are_skipped() {
         let text = "trait A { fn b(c: [u8; 1]); }\nstruct D { e: fn(F) -> G }\nfn h() { 1 }";
         assert_eq!(found(text), ["{ 1 }"]);
     }

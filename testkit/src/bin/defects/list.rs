@@ -295,7 +295,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::handed_over_grant_needs_replicas_of_the_new_server",
+            "engine::acquire::acknowledged::tests::handed_over_grant_needs_acknowledgements_of_the_new_server",
         ),
         Defect {
             says: "replicas of the old server count at the new one",
@@ -321,7 +321,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Link(
-            "topology::snapshot::tests::moved_reply_overrides_an_equally_old_topology_for_a_second",
+            "topology::snapshot::tests::moved_reply_overrides_a_topology_of_the_same_epoch_for_1_s",
         ),
         Defect {
             says: "a node that does not know of a moved slot replaces the topology",
@@ -425,7 +425,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::held::tests::rejected_guarded_write_reports_the_loss_to_all_shares"),
+        Finder::Unit(
+            "engine::held::tests::guarded_write_reports_the_loss_of_its_hold_to_all_guards",
+        ),
         Defect {
             says: "a rejected guarded write does not end the hold",
             edits: &[Edit {
@@ -437,7 +439,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::held::tests::previous_hold_cannot_write_after_hand_off_to_same_owner",
+            "engine::held::tests::previous_hold_of_an_owner_cannot_write_after_a_hand_off",
         ),
         Defect {
             says: "a hold that is over sends a guarded write",
@@ -467,7 +469,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::silent_subscription_connection_is_found_under_load"),
+        Finder::Unit(
+            "store::redis::tests::silent_subscription_connection_is_replaced_in_a_busy_client",
+        ),
         Defect {
             says: "a notification of another kind counts as a reply of the connection",
             edits: &[Edit {
@@ -479,7 +483,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::lingering::unused_names_are_removed_while_another_name_is_handed_off",
+            "engine::contention::tests::lingering::unused_names_are_removed_while_a_lock_is_handed_off",
         ),
         Defect {
             says: "a name in a hand-off hides idle names from the check",
@@ -492,7 +496,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::rejection_removes_the_permission_that_was_requested",
+            "store::redis::subscriptions::table::tests::late_rejection_removes_only_the_permission_of_its_request",
         ),
         Defect {
             says: "a denied channel of Leasehold counts as a denial of all channels",
@@ -517,7 +521,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::held::tests::release_of_a_lost_share_reports_the_loss_to_all_shares"),
+        Finder::Unit(
+            "engine::held::tests::release_of_a_lost_hold_reports_the_loss_to_all_its_guards",
+        ),
         Defect {
             says: "a rejected hold count counts as a success",
             edits: &[Edit {
@@ -540,7 +546,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::background::tests::request_that_is_executed_after_its_retry_is_withdrawn",
+            "engine::release::background::tests::retried_request_that_is_executed_late_is_withdrawn",
         ),
         Defect {
             says: "a hand-off forgets that an earlier request got no reply",
@@ -603,7 +609,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::profiles::request_for_two_permits_is_not_granted_while_one_is_free",
+            "engine::contention::tests::profiles::request_for_two_permits_is_not_granted_if_only_one_is_free",
         ),
         Defect {
             says: "a grant passes to a woken task with another lease profile",
@@ -701,7 +707,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::shared_hold_reports_the_reason_of_its_end",
+            "engine::contention::tests::sharing::shared_hold_reports_that_a_shutdown_ended_it",
         ),
         Defect {
             says: "a release does not read the time again after others may have joined",
@@ -714,7 +720,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::release_wakes_its_task_while_an_executor_blocks_the_runtime",
+            "engine::contention::tests::sharing::release_wakes_its_task_while_the_only_worker_is_blocked",
         ),
         Defect {
             says: "a task that lets others join relies on its runtime to wake it",
@@ -727,7 +733,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::reader_waits_until_the_shares_are_released_and_a_pause_ends",
+            "engine::contention::tests::sharing::reader_waits_for_the_release_of_a_shared_hold_and_pauses",
         ),
         Defect {
             says: "holds of readers follow each other without a pause",
@@ -740,7 +746,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::reader_waits_until_the_shares_are_released_and_a_pause_ends",
+            "engine::contention::tests::sharing::reader_waits_for_the_release_of_a_shared_hold_and_pauses",
         ),
         Defect {
             says: "a new reader does not wait for the end of the shared hold",
@@ -777,7 +783,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::unpolled_pausing_task_delays_others_at_most_two_idle_limits",
+            "engine::contention::tests::sharing::unpolled_pausing_task_delays_the_next_task_only_briefly",
         ),
         Defect {
             says: "a reader that pauses counts as a task that waits for a reply",
@@ -838,7 +844,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::lock_of_a_former_writer_is_free_when_both_read_holds_end",
+            "engine::contention::tests::sharing::lock_is_free_when_both_read_holds_of_a_former_writer_end",
         ),
         Defect {
             says: "the write hold and the read hold of a writer have one owner",
@@ -1022,7 +1028,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::unpolled_waiter_of_a_removed_name_has_its_own_position",
+            "engine::contention::tests::unpolled_waiter_of_a_removed_name_rejoins_the_line",
         ),
         Defect {
             says: "tickets start again at 0 when a name is forgotten",
@@ -1061,7 +1067,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::inbox::tests::queued_waiter_ignores_a_release_that_notified_the_queue",
+            "engine::contention::inbox::tests::queued_waiter_ignores_a_release_that_woke_the_queue_head",
         ),
         Defect {
             says: "a new owner of the request slot counts as queued like the one before",
@@ -1073,7 +1079,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::acquire::waiting::tests::queued_waiter_checks_soon_and_then_rarely"),
+        Finder::Unit(
+            "engine::acquire::waiting::tests::queued_waiter_sends_a_request_soon_and_then_rarely",
+        ),
         Defect {
             says: "a newly queued waiter does not repeat its request soon",
             edits: &[Edit {
@@ -1148,7 +1156,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::names_share_a_channel_until_the_last_unsubscribes",
+            "store::redis::subscriptions::table::tests::names_share_a_channel_until_the_last_name_unsubscribes",
         ),
         Defect {
             says: "an unsubscription removes a channel that another name uses",
@@ -1241,7 +1249,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::permissions_are_kept_while_the_server_is_a_replica"),
+        Finder::Unit("store::redis::tests::readonly_error_does_not_count_as_a_missing_permission"),
         Defect {
             says: "a temporary READONLY counts as a denied queue",
             edits: &[Edit {
@@ -1252,7 +1260,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::missing_permission_is_retried_on_the_next_connection"),
+        Finder::Unit("store::redis::tests::missing_permission_is_forgotten_on_the_next_connection"),
         Defect {
             says: "a missing permission is not tried again on the next connection",
             edits: &[Edit {
@@ -1356,7 +1364,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::replies::latch_reply_is_shared_only_with_waiters_before_the_request",
+            "engine::contention::tests::replies::latch_reply_goes_only_to_waiters_older_than_its_request",
         ),
         Defect {
             says: "the reply for a latch counts for tasks that came after its request",
@@ -1489,7 +1497,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::missing_permission_is_retried_on_the_next_connection"),
+        Finder::Unit("store::redis::tests::missing_permission_is_forgotten_on_the_next_connection"),
         Defect {
             says: "wanted subscriptions are not requested when a connection begins",
             edits: &[Edit {
@@ -1527,7 +1535,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::offers::offered_grant_is_released_when_the_client_closes",
+            "engine::contention::tests::offers::offered_grant_is_released_when_the_client_shuts_down",
         ),
         Defect {
             says: "an offered grant is not released when its client is closed",
@@ -1631,7 +1639,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::idle::slot_owner_keeps_its_slot_until_its_planned_request",
+            "engine::contention::tests::idle::task_keeps_its_request_slot_until_its_planned_request",
         ),
         Defect {
             says: "a task that sleeps until its timer loses the request slot",
@@ -1644,7 +1652,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::idle::former_slot_owner_gets_no_notification_of_the_next_owner",
+            "engine::contention::tests::idle::task_that_lost_its_request_slot_takes_no_later_notification",
         ),
         Defect {
             says: "a task that lost the request slot receives notifications for the next one",
@@ -1781,7 +1789,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::invalid_counter_text_is_not_changed_printed_or_deleted"),
+        Finder::Unit("store::redis::tests::text_in_a_number_key_is_neither_changed_nor_printed"),
         Defect {
             says: "a key with another text counts as a missing reply, and the error shows the text",
             edits: &[Edit {
@@ -1792,7 +1800,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::invalid_counter_text_is_not_changed_printed_or_deleted"),
+        Finder::Unit("store::redis::tests::text_in_a_number_key_is_neither_changed_nor_printed"),
         Defect {
             says: "the deletion of a latch deletes a key with another text",
             edits: &[Edit {
@@ -1856,7 +1864,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::kinds::rate_limiter::tests::limiter_repairs_a_counter_without_acquisitions",
+            "store::redis::kinds::rate_limiter::tests::limiter_repairs_a_counter_that_outlives_its_acquisitions",
         ),
         Defect {
             says: "a rate limiter uses a counter that is older than its window",
@@ -2193,7 +2201,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::events::tests::repeated_release_is_queued_once_per_claim"),
+        Finder::Unit(
+            "engine::events::tests::repeated_release_is_queued_once_for_several_server_changes",
+        ),
         Defect {
             says: "each failover queues the same releases again",
             edits: &[Edit {
@@ -2330,7 +2340,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::release::tests::release_is_in_doubt_when_another_server_rejects_it"),
+        Finder::Unit(
+            "engine::release::tests::release_is_in_doubt_when_the_new_server_never_had_the_hold",
+        ),
         Defect {
             says: "a hold that a failover lost counts as released",
             edits: &[Edit {
@@ -2341,7 +2353,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::clock::tests::clock_ignores_differences_below_a_millisecond"),
+        Finder::Unit("engine::clock::tests::clock_ignores_jitter_below_a_millisecond"),
         Defect {
             says: "the time between two clock readings counts as a suspension",
             edits: &[Edit {
@@ -2374,7 +2386,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::held::tests::release_of_a_lost_share_reports_the_loss_to_all_shares"),
+        Finder::Unit(
+            "engine::held::tests::release_of_a_lost_hold_reports_the_loss_to_all_its_guards",
+        ),
         Defect {
             says: "the release of one share releases the hold",
             edits: &[
@@ -2433,7 +2447,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::watchdog::schedule::tests::rejected_renewal_loses_the_hold_at_once"),
+        Finder::Unit(
+            "engine::watchdog::schedule::tests::hold_is_lost_at_once_when_a_renewal_finds_it_missing",
+        ),
         Defect {
             says: "a rejected renewal counts as a missing reply",
             edits: &[
@@ -2474,7 +2490,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::inbox::tests::notification_before_the_wait_ends_the_wait_at_once",
+            "engine::contention::inbox::tests::wait_ends_at_once_when_a_notification_came_before_it",
         ),
         Defect {
             says: "a notification that comes before the wait is forgotten",
@@ -2486,7 +2502,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::acquire::waiting::tests::queued_waiter_checks_soon_and_then_rarely"),
+        Finder::Unit(
+            "engine::acquire::waiting::tests::queued_waiter_sends_a_request_soon_and_then_rarely",
+        ),
         Defect {
             says: "waiters without a subscription do not send requests more often",
             edits: &[Edit {
@@ -2557,7 +2575,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::waiting::tests::waiter_pauses_after_many_unsuccessful_notifications",
+            "engine::acquire::waiting::tests::waiter_pauses_after_many_notifications_without_a_grant",
         ),
         Defect {
             says: "requests that messages cause have no limit",
@@ -2570,7 +2588,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::inbox::tests::queued_waiter_ignores_a_release_that_notified_the_queue",
+            "engine::contention::inbox::tests::queued_waiter_ignores_a_release_that_woke_the_queue_head",
         ),
         Defect {
             says: "a yield window wakes queued waiters, and not waiters without a queue entry",

@@ -126,7 +126,7 @@ impl Bench {
 /// The same case as Redisson's `testAcquireFailedTimeoutDrift_Descrete` and
 /// `testLockAcquiredTimeoutDrift_Descrete`.
 #[tokio::test(start_paused = true)]
-async fn deadlines_become_earlier_when_an_earlier_waiter_leaves() {
+async fn later_waiters_get_earlier_deadlines_when_a_waiter_leaves() {
     let t = Bench::new();
     let [held, one, two, three, four] = t.in_order().await;
     let ahead = t.all_ahead(&[&one, &two, &three, &four]).await;
@@ -332,7 +332,7 @@ async fn queue_head_without_a_deadline_gets_a_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn denied_queue_leaves_neither_entry_nor_deadline() {
+async fn denied_queue_command_leaves_no_queue_entry_and_no_deadline() {
     let t = Bench::new();
     let [held] = t.in_order().await;
     t.twin.user("default", "-rpush");

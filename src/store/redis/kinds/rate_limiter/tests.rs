@@ -170,7 +170,7 @@ async fn throttle_grants_at_its_pace_for_any_seed() {
 /// If the counter outlives the window, Redisson's script fails, and a Redisson limiter never grants
 /// its whole rate again.
 #[tokio::test(start_paused = true)]
-async fn limiter_repairs_a_counter_without_acquisitions() {
+async fn limiter_repairs_a_counter_that_outlives_its_acquisitions() {
     let (twin, name) = (Twin::new(7), Name::new("api").unwrap());
     let store = store(&twin);
     let limiter = limiter(&store, &name, 10, 1_000 * MS).await;
