@@ -1,4 +1,4 @@
-//! A replacement of cron: each run of a job happens once, on one of all machines.
+//! A replacement for cron: each run of a job happens only once, on one of the machines.
 //!
 //! Run this example in two terminals with the same `REDIS_URL`. Without `REDIS_URL`, the two
 //! "machines" are two tasks of this process.
@@ -91,7 +91,7 @@ async fn run_once(machine: &str, last: &Map<String, u64>, time: u64) -> Result<b
     Ok(true)
 }
 
-/// The work. If the lock is lost, the work may stop at each `await`.
+/// The work. If the lock is lost, the work may stop at any `await`.
 async fn close(machine: &str, time: u64) {
     println!("{machine:>5}: {JOB} of {time} starts");
     sleep(Duration::from_millis(200)).await;

@@ -129,8 +129,8 @@ async fn dropped_member_leaves_at_once() {
     }
 }
 
-/// Former bug: a member left only after its call had returned. So the next arrival still counted
-/// the member, and the barrier opened early.
+/// Former bug: the store still counted a timed-out member after its call had returned. With the
+/// next arrival, the barrier then opened early.
 #[tokio::test(start_paused = true)]
 async fn timed_out_member_does_not_count_after_its_error() {
     let (store, [one, other]) = two(2);
@@ -217,7 +217,7 @@ async fn member_survives_a_short_store_outage_but_not_a_long_one() {
     let start = Instant::now();
     let silent = one.arrive_and_wait_within(secs(2)).await.unwrap_err();
     assert!(matches!(silent, Error::Unavailable { .. }), "{silent}");
-    // The member also waited for 100 ms until it had left.
+    // After its timeout of 2 s, the call waited 100 ms for a reply to the removal of the member.
     assert_eq!(start.elapsed(), Duration::from_millis(2_100));
 }
 

@@ -244,8 +244,8 @@ mod reentry {
         assert_eq!(third.count(), 2);
     }
 
-    /// Returns `lock` with limits by which threads may share a hold for a minute. Within this time,
-    /// even a busy machine starts a thread.
+    /// Returns `lock` with limits that let threads share a hold for a minute. Even a busy machine
+    /// starts a thread within this time.
     fn shared_long(lock: Lock) -> Lock {
         lock.local_handoff(10_000, Duration::from_secs(60))
     }

@@ -159,7 +159,7 @@ async fn future_dropped_at_any_await_loses_no_element() {
     let cuts = at_every_await(async |cut| {
         let is_done = cut.of(one.claim().await.unwrap().done()).await.is_some();
         sleep(ms(100)).await;
-        // If `done` was never polled, the claim was only dropped.
+        // If `done` was never polled, the drop of the claim returned the element to the queue.
         assert_eq!(counts(&other).await, (u64::from(cut.polls == 0), 0), "{cut:?}");
         if cut.polls > 0 {
             push(&one, &["a"]).await;

@@ -110,7 +110,7 @@ async fn hold_may_write_repeatedly_with_every_kind_of_fenced_call() {
 
 #[test]
 fn older_holds_write_nothing_with_any_kind_of_fenced_call() {
-    // given data of a hold, and two tokens that Lua prints alike as floats
+    // given data of a hold, and two tokens that Lua would print as the same float
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     plain.pass::<u32>(&hset(TOTAL, [("net", "3")], NEWEST));
@@ -234,8 +234,8 @@ fn guarded_script_sees_only_its_own_keys_and_arguments() {
     assert_eq!(seen, (2, 3, "{a}1 {a}2 x y z".into()));
     assert_eq!(keys(&server), ["leasehold_fence::{a}1"]);
 
-    // and the script sees no variables of the library: the name of such a variable is an error,
-    // with the line number of the script
+    // and the script sees no variables of the library: if it uses the name of such a variable, the
+    // error has the line number in the script
     for name in ["token", "fence", "newest", "write"] {
         let call = script(&format!("local one = 1\nreturn {name}"), ["a"], [""; 0], 7).unwrap();
         let refusal = plain.refusal(&call).to_string();
@@ -308,8 +308,8 @@ fn fenced_call_by_hash_works_after_its_text_was_sent() {
     let unknown: RedisResult<(u64, Option<i64>)> = by_hash(&mut plain);
     assert_eq!(unknown.unwrap_err().code(), Some("NOSCRIPT"));
 
-    // when a call has sent the text, then the hash alone is enough, also for other calls of the
-    // same kind
+    // when a call has sent the text of the script, then later calls of the same kind need only
+    // the hash
     assert_eq!(plain.pass::<i64>(&call), 1);
     assert_eq!(by_hash(&mut plain).unwrap(), (7, Some(2)));
 }

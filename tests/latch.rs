@@ -145,7 +145,7 @@ async fn latch_waiters_continue_after_an_outage_of_the_store() {
             .unwrap()
             .unwrap();
     }
-    // and the client has no pending release and no hold
+    // and the client counts no waiter and no hold, and has no pending release
     let stats = client.stats();
     assert_eq!((stats.waiting, stats.granted, stats.held), (0, 0, 0));
     assert_eq!(client.shutdown(secs(1)).await.pending, 0);

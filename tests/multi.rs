@@ -198,8 +198,8 @@ async fn member_lost_during_the_wait_is_acquired_again() {
     let both = MultiLock::new([short, world.one.lock("b").unwrap()]).unwrap();
     let held = world.other_lock("b").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { both.acquire().await.unwrap() });
-    // While the holder of "b" stays the same, the multi-lock would release "a" only after a longer
-    // time. After this pause, the lease of "a" has ended.
+    // The lease of "a" ends during this pause. While it waits for "b", the multi-lock itself would
+    // keep "a" for longer.
     sleep(millis(150)).await;
     drop(held);
     let guard = timeout(secs(1), waiter).await.unwrap().unwrap();

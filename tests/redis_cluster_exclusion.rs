@@ -24,7 +24,7 @@ use tokio::{
 /// lease ends.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A replica has the end of a lease from the last renewal that it received. So the lease must
+/// A promoted replica has each lease as of the last renewal that it received. So a lease must
 /// outlast the failover.
 const TTL: Duration = Duration::from_secs(24);
 
@@ -51,7 +51,7 @@ struct Overlap {
 struct Referee {
     inside: Mutex<HashMap<String, Vec<Inside>>>,
     overlaps: Mutex<Vec<Overlap>>,
-    /// The number of holds of each contender. A contender is a name and the number of its client.
+    /// The number of holds, by the name of the lock and the number of the client.
     entered: Mutex<BTreeMap<(String, usize), u64>>,
     /// The names of holds that Redis lost.
     forgotten: Mutex<Vec<String>>,

@@ -242,7 +242,7 @@ async fn waiters_of_a_name_and_its_braced_form_queue_separately() {
         assert_eq!(subscribers(&redis, own), 1, "{own}");
     }
 
-    // when `{x}` is released as by Redisson, then the waiter for `{x}` acquires at once
+    // when `{x}` is released as Redisson releases it, then the waiter for `{x}` acquires at once
     sleep(secs(1)).await;
     let released = Instant::now();
     redis.command(&["DEL", "{x}"]);
@@ -275,7 +275,7 @@ async fn reservation_ignores_waiters_of_similar_names() {
     let before = chain.granted();
     eventually("the tasks acquire 200 more times", secs(20), || chain.granted() > before + 200);
 
-    // then no message wakes only the waiter for `{x}`, and `x` is never reserved for this waiter
+    // then the waiter for `{x}` gets no message of its own, and `x` is never reserved for it
     let lines = monitor.stop();
     let results = lines.iter().filter(|line| line.contains("PUBLISH") && line.contains(other.id()));
     assert_eq!(results.count(), 0);
@@ -345,7 +345,7 @@ async fn unpolled_waiter_delays_a_waiter_of_another_process_briefly() {
         // when the holder releases, then a waiter of another process acquires nevertheless
         let released = Instant::now();
         release_guard(guard).await;
-        // The timer of the waiter would send its second request after more than these two seconds.
+        // The timer of this waiter would send its second request only after the limit of 2 s.
         let guard = within(secs(2), "the waiter of another process acquires", waiting)
             .await
             .unwrap()

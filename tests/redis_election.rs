@@ -98,7 +98,7 @@ async fn redisson_holder_leads_without_a_value() {
     assert_eq!(leader.unwrap().owner(), leadership.owner());
 }
 
-/// Until the leader has stepped down and the waiting candidate has its place, nobody leads.
+/// Between the step-down of a leader and the grant to the waiting candidate, nobody leads.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_candidate_leads_as_soon_as_the_leader_steps_down() {
     const ROUNDS: u32 = 20;

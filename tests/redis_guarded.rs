@@ -258,7 +258,7 @@ async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
     assert_eq!(redis.calls().since(&before).of("incr"), 1);
     assert_eq!(redis.command(&["GET", "count"]).text(), "2");
 
-    // the hold continues, but is never handed off to another task
+    // the hold continues, but is not handed off, because the unanswered write may still arrive
     guard.write(set("goes on")).await.unwrap();
     let waiting = waiter(door(&client));
     eventually("the client has one waiter", SOON, || client.stats().waiting == 1);

@@ -93,7 +93,7 @@ async fn unprotected_primary_is_found_and_logged_once() {
     is_found_and_logged_once(&primary.url(), &primary, |it| *it == Hazard::UnprotectedPrimary)
         .await;
 
-    // The hazard is resolved when the primary requires a replica, and when the primary has no
+    // `health` no longer reports the hazard if the primary requires a replica, or if it has no
     // replica.
     let client = Client::connect(&primary.url()).await.unwrap();
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);

@@ -69,8 +69,8 @@ async fn latch_opened_by_redissons_commands_wakes_waiters() {
     redis.command(&["SET", "start", "1"]);
     let waiter = waiting(&latch);
     until_subscribed(&redis, CHANNEL);
-    // Any other message only makes waiters repeat their request. "1" means that a latch was closed
-    // again.
+    // A message other than "0" only makes waiters repeat their request. "1" reports that a latch
+    // was closed again.
     redis.command(&["PUBLISH", CHANNEL, "1"]);
     redis.command(&["PUBLISH", CHANNEL, "nonsense"]);
     sleep(ms(100)).await;

@@ -58,7 +58,7 @@ fn now(redis: &Redis) -> u64 {
     part(0) * 1_000 + part(1) / 1_000
 }
 
-/// Acquires a permit with the commands that Redisson sends. The test uses a text as the id.
+/// Acquires a permit with the commands that Redisson sends. Unlike Redisson's ids, `id` is a text.
 fn hold_by_hand(redis: &Redis, id: &str, ends: u64) {
     redis.command(&["DECR", "printers"]);
     redis.command(&["ZADD", HELD, &ends.to_string(), id]);

@@ -301,7 +301,7 @@ async fn unyielding_readers_acquire_while_a_writer_waits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reader_yields_to_a_waiting_writer_for_ten_seconds() {
     let yielding = [false, true].map(|by_polling| async move {
-        // given a long reader, and a writer that waits for this reader
+        // given a reader with a long hold, and a writer that waits for this reader
         let t = Setup::new().await;
         let here = read(&t.ours()).await;
         let writer = waiter(t.ours().write());
@@ -1018,8 +1018,8 @@ async fn long_wait_of_a_client_for_its_own_hold_is_logged() {
         let [held, wanted] =
             if reads { [lock.read(), lock.write()] } else { [lock.write(), lock.read()] };
         let guard = held.ttl(secs(3)).acquire().await.unwrap();
-        // The first wait is too short, because the client checks for such a wait only when it
-        // renews the hold. It logs such a wait at most every ten seconds.
+        // The first wait is too short, because the client logs a self-wait only if the hold has
+        // lasted for 5 s. It logs self-waits at most every ten seconds.
         let before = log.text().matches(LOGGED).count();
         assert!(wanted.acquire_within(secs(4)).await.is_err());
         assert_eq!(log.text().matches(LOGGED).count(), before, "{}", log.text());

@@ -324,8 +324,8 @@ async fn second_primary_stays_a_hazard_when_it_becomes_silent() {
     assert!(!log.text().lines().any(is_over), "{}", log.text());
 }
 
-/// Pauses at every fourth key. With a pause at each key, the server would reply too rarely on a
-/// busy machine.
+/// Makes a loading server pause at every fourth key. With a pause at each key, the server would
+/// reply too rarely on a busy machine.
 const REST_AT_EACH_FOURTH: &str = "-4";
 
 #[tokio::test(flavor = "multi_thread")]

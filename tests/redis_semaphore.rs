@@ -437,7 +437,7 @@ async fn denied_change_leaves_the_number_of_permits_unchanged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn change_that_left_an_empty_idempotency_key_is_completed() {
-    // given an idempotency key that shows that the request was executed in part, without a reply
+    // given an idempotency key without a reply, left by a request that was executed only in part
     let redis = Redis::start();
     let pool = client(&redis).await;
     let (id, pool) = (pool.id().to_owned(), pool.semaphore("pool").unwrap());
@@ -507,7 +507,7 @@ async fn permits_are_kept_at_most_30_s_for_the_longest_waiter() {
     assert!(few.try_acquire(1).await.unwrap().is_none());
     assert!((55_000..=60_000).contains(&pttl(&redis, LONGEST_WAITER)));
 
-    // when this client has been the longest waiter for half a minute
+    // when this waiter has been the longest waiter for half a minute
     let began = redis.command(&["HGET", LONGEST_WAITER, "began"]).text().parse::<u64>().unwrap();
     redis.command(&["HSET", LONGEST_WAITER, "began", &(began - 30_000).to_string()]);
 

@@ -425,7 +425,7 @@ async fn foreign_message_grants_and_releases_nothing() {
                 output += 1;
             }
         }
-        // then the holder still holds the lock, and no other client trusts a message
+        // then no forged message has ended the hold, or has made the waiter believe that it holds
         assert!(guard.is_held() && !waiting.is_finished());
         assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
     }

@@ -1,5 +1,5 @@
-//! Ways to connect: TLS, unix sockets, users and databases. Also tests the name of a client at the
-//! server.
+//! Ways to connect: TLS, unix sockets, users and databases. Also tests the name under which
+//! the server lists a client.
 #![cfg(feature = "tls")]
 
 use crate::common::{

@@ -25,7 +25,7 @@ const QUEUE: &str = "leasehold_lock__queue:{door}";
 /// The key with the time of the last yield window of `door`.
 const YIELDED: &str = "leasehold_lock__yield:{door}";
 
-/// The channel of the clients that have queue entries. All waiters have another channel.
+/// The channel of the clients that have queue entries. Another channel is for all waiters.
 const QUEUERS: &str = "leasehold_lock__channel:{door}";
 
 /// The limit on a busy machine for a waiter that is notified.
@@ -503,7 +503,7 @@ async fn unqueued_waiter_regularly_gets_a_yield_window() {
     acquire_in_turn(&clients, 100, ms(2)).await;
 
     // then the Redisson client is notified of yield windows. A window opens at most 80 ms and two
-    // holds after the window before. For a busy machine, half as many windows are enough
+    // holds after the previous one. For a busy machine, half as many windows are enough
     let (took, received) = (began.elapsed(), java.received());
     println!(
         "{} of 300 releases in {took:?} were announced to a client that does not queue",

@@ -82,7 +82,7 @@ impl Seen {
     }
 
     /// The value of a field that is a time, rounded to seconds. The field is not exact, because the
-    /// clock of leases is the difference of two clocks.
+    /// clock of leases reads two clocks of the machine, one after the other.
     fn seconds(&self, name: &str) -> f64 {
         let text = self.field(name).strip_suffix('s').unwrap_or_default();
         text.parse::<f64>().unwrap_or_else(|_| panic!("{self:?}")).round()

@@ -358,11 +358,11 @@ async fn waiter_for_many_permits_is_not_starved_by_small_requests() {
     sleep(millis(50)).await;
     let start = Instant::now();
     let all = timeout(secs(6), t.other.acquire(4)).await.expect("the waiter acquires").unwrap();
-    // Only two kinds of waiters overtake this waiter: those that held permits when it had waited
-    // for a second, and those that come during its request.
+    // The store prefers this waiter only after it has waited for a second. Until then, other
+    // waiters overtake it.
     assert!(
         start.elapsed() >= millis(900),
-        "other waiters overtake this waiter: {:?}",
+        "other waiters overtake this waiter in its first second: {:?}",
         start.elapsed()
     );
     back(all).await;

@@ -366,8 +366,8 @@ const WITHOUT_CIRCLES: [&str; 11] = [
     "tests/lock",
 ];
 
-/// The files and folders of one folder that import each other in a circle, for every folder. The
-/// items of a folder's own `mod.rs` are not checked.
+/// For every folder, lists its files and folders that import each other in a circle. The items of
+/// the folder's own `mod.rs` are not checked.
 fn circles(root: &str, sources: &[(String, String)]) -> Vec<String> {
     let sources = sources.iter().map(|(path, text)| (module_of(&path[root.len() + 1..]), text));
     let sources: Vec<_> = sources.collect();

@@ -32,7 +32,7 @@ func few(all []string) []string {
 }
 
 // overlaps lists the times, outside of the windows, at which too many processes believed that they
-// held.
+// held the object.
 func overlaps(o *object, windows []window) []string {
 	var found []string
 	var active []belief

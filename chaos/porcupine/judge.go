@@ -113,7 +113,7 @@ func (p piece) refused(result porcupine.CheckResult) string {
 	return fmt.Sprintf("from %s to %s: %s", shown(p.from), shown(p.to), result)
 }
 
-// operationsOf counts the acquisitions of the file, and their ends.
+// operationsOf counts the acquisitions of an object, and their ends.
 func operationsOf(o *object) int {
 	count := len(o.beliefs)
 	for _, b := range o.beliefs {

@@ -275,8 +275,8 @@ func TestTheReportNamesTheErrorsAndCountsThem(t *testing.T) {
 	}
 }
 
-// For every history, Porcupine must give the same result with times and with moments, in pieces and
-// as one piece. The direct check of overlaps must agree.
+// For every history, Porcupine must give the same result with a search and with moments, in short
+// pieces and as one piece. The checks that write the complaints must agree.
 func TestAllWaysOfJudgingAgree(t *testing.T) {
 	wrong := 0
 	for seed := int64(0); seed < 6000; seed++ {

@@ -41,7 +41,7 @@ pub struct Crew {
     workers: Vec<(Language, Worker)>,
     /// The number of workers that were started, including those that have ended.
     started: u64,
-    /// The current names of renamed objects, by their first names.
+    /// The current names of renamed objects, by their original names.
     renamed: Vec<(String, String)>,
 }
 

@@ -41,7 +41,7 @@ pub struct Place {
 pub enum Order {
     /// Contend for this name instead of another one.
     Rename {
-        /// The first name of the object.
+        /// The original name of the object.
         name: String,
         /// The current name of the object.
         to: String,
@@ -59,7 +59,7 @@ pub struct Object {
     pub kind: Kind,
     /// How many holds the object allows at the same time.
     pub permits: u32,
-    /// Whether a replica must have acknowledged each grant.
+    /// Whether a replica must acknowledge each grant.
     pub replicated: bool,
     /// The locks of a multi-lock.
     pub members: Vec<String>,

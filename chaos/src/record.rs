@@ -128,7 +128,7 @@ impl Record {
         }
     }
 
-    /// The holds that were granted since `from`, in the order in which workers reported them.
+    /// The holds that were granted after `from`, sorted by the time of the grant.
     pub fn entered_since(&self, from: Nanos) -> Vec<(Nanos, &Hold)> {
         // A report may arrive late, but at most by `LATE`.
         let enough = from.saturating_sub(LATE);
@@ -140,7 +140,7 @@ impl Record {
         found
     }
 
-    /// The number of holds.
+    /// The number of granted holds.
     #[must_use]
     pub fn entered(&self) -> usize {
         self.entries.len()

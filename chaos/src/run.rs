@@ -69,7 +69,7 @@ struct Run {
     record: Shared,
     /// All objects for which workers have contended.
     objects: Vec<Object>,
-    /// The current names of semaphores and latches, by their first names.
+    /// The current names of semaphores and latches, by their original names.
     renewed: BTreeMap<String, Object>,
     plot: Plot,
     recoveries: Vec<Recovery>,

@@ -29,19 +29,19 @@ impl fmt::Display for Way {
     }
 }
 
-/// Records that `scenario` was shown in the direction `way`. Tests call this function after their
-/// last assertion.
+/// Records that `scenario` worked in the direction `way`. Tests call this function after their last
+/// assertion.
 pub fn shown(scenario: &str, way: Way) {
     note(scenario, way, "yes", None);
 }
 
-/// Records that `scenario` was shown in the direction `way`, and the time in which the waiter
+/// Records that `scenario` worked in the direction `way`, and the time in which the waiter
 /// acquired.
 pub fn woken(scenario: &str, way: Way, wake_up: Duration) {
     note(scenario, way, "yes", Some(wake_up));
 }
 
-/// Records that `scenario` was shown in the direction `way`, with a figure.
+/// Records that `scenario` worked in the direction `way`, with a figure.
 pub fn measured(scenario: &str, way: Way, figure: &str) {
     note(scenario, way, figure, None);
 }

@@ -130,7 +130,7 @@ fn java_and_rust_continue_when_one_client_of_each_dies() {
     doomed_java.kill();
     let (ours, theirs) = (report(ours), report(theirs));
 
-    // then no increment counts twice, neither of a dead process nor of a living one
+    // then no increment is lost, neither of a dead process nor of a living one
     let all = counted();
     assert!(all > after_one, "the count grows after {after_one}");
     assert!(
@@ -259,8 +259,8 @@ fn report(contenders: Pending) -> Report {
 
 fn tell(scenario: &str, by_rust: u64, by_java: u64) {
     let percent = |part: u64| format!("{} %", part * 100 / (by_rust + by_java));
-    // The table has one column for each direction. These rows use it for the language that
-    // acquires.
+    // The table has one column for each direction. In these rows, a column is for the language
+    // that acquires.
     measured(scenario, Way::RustToJava, &format!("Java {}", percent(by_java)));
     measured(scenario, Way::JavaToRust, &format!("Rust {}", percent(by_rust)));
 }

@@ -82,7 +82,7 @@ async fn inspection_shows_an_object_for_each_redisson_key() {
     for name in client.names("*").await.unwrap() {
         objects.extend(client.inspect(&name).await.unwrap());
     }
-    // Replaces the name of the lock of a key, because the hash in it depends on the codec.
+    // The lock of a key has a hash in its name, which depends on the codec. So replace this name.
     let name_of = |it: &'_ Inspection| match it.key_of() {
         Some("orders") => OF_A_KEY.to_owned(),
         _ => it.name.as_str().to_owned(),

@@ -50,8 +50,8 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
         published(&monitor.stop()).into_iter().partition(|it| it.ends_with(" 0"));
     assert_eq!(turns, [&first, &second, &third, CHANNEL].map(|it| format!("{it} 0")));
 
-    // and two clients were notified to send a request later: the next client at the end of the
-    // reservation, and the client behind it later
+    // and two clients were also notified to send a request later: the next client at the end of
+    // the reservation, after 750 ms, and the client behind it after 1,000 ms
     let mut expected = [format!("{second} 750"), format!("{third} 1000"), format!("{third} 750")];
     looks.sort();
     expected.sort();
@@ -290,7 +290,7 @@ fn names_with_and_without_braces_share_only_redissons_channel() {
 
 #[test]
 fn waiting_java_client_gets_a_yield_window() {
-    // given four Leasehold clients that pass the lock to each other, each after some time
+    // given four Leasehold clients that pass the lock to each other, each after 90 ms
     let scene = Scene::start(4);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let passing = Passing::start(&scene, MILLI * 90, u32::MAX, true);

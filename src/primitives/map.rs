@@ -371,8 +371,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// # Errors
     ///
     /// [`Error::TimedOut`] if another task computed until the timeout. [`Error::Lost`] if the lock
-    /// was lost. The error of `compute`, if it fails. Then nothing is inserted. Other errors as for
-    /// [`insert`](Self::insert) and [`Lock::acquire_within`].
+    /// was lost; the value may have been inserted before. The error of `compute`, if it fails; then
+    /// nothing is inserted. Other errors as for [`insert`](Self::insert) and
+    /// [`Lock::acquire_within`].
     ///
     /// # Cancel safety
     ///

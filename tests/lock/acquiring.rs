@@ -171,7 +171,7 @@ async fn waiter_keeps_waiting_while_the_store_is_unreachable() {
         sleep(secs(60)).await;
         assert!(!waiter.is_finished());
 
-        // when the store replies correctly again, then the waiter acquires after the longest pause
+        // when the store works again, then the waiter acquires within the longest pause
         let back = Instant::now();
         world.store.resume();
         world.store.heal();
@@ -189,13 +189,13 @@ async fn waiter_acquires_at_once_when_the_first_connection_is_up() {
     let locks = ["a", "b", "c"].map(|name| Client::with_store(&store).lock(name).unwrap());
     let waiters = join_all(locks.map(waiting)).await;
 
-    // when it replies after 26 s: the clients then connect for the sixth time, and the waiters
-    // pause for about a second after their eighth request
+    // when the server replies after 26 s. Then the clients connect for the sixth time, and each
+    // waiter is in a pause of about a second after its eighth request
     sleep(secs(26)).await;
     let back = Instant::now();
     store.resume();
 
-    // then they acquire at once, and not after their pauses
+    // then the waiters acquire at once, and not after their pauses
     join_all(waiters.into_iter().map(entered)).await;
     assert!(back.elapsed() < AT_ONCE, "{:?}", back.elapsed());
 }

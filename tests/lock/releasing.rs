@@ -143,7 +143,7 @@ async fn release_after_the_lease_returns_expired() {
 
 #[tokio::test(start_paused = true)]
 async fn release_of_a_lost_lock_names_the_new_holder() {
-    // given a hold that was lost for each of the two reasons, and a later hold of another task
+    // given, for each of two reasons, a hold that was lost, and a later hold of another task
     for reason in [LostReason::Expired, LostReason::NotOwned] {
         let world = World::new();
         let guard = match reason {

@@ -158,8 +158,8 @@ impl Board {
         groups
     }
 
-    /// The reasons why the run fails: failed measurements, and missed targets that must not be
-    /// missed.
+    /// The reasons why the run fails: failed measurements, and misses of targets that every run
+    /// must meet.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         self.cases.iter().flat_map(failures).collect()

@@ -24,7 +24,7 @@ pub(super) async fn ping(url: &str, count: usize) -> Outcome<Delays> {
     Ok(summary(delays))
 }
 
-/// Measures the time until a subscriber has received each of `count` messages.
+/// Measures how long the reply to each of `count` messages takes, if the message has a receiver.
 pub(super) async fn publish(url: &str, channel: &str, count: usize) -> Outcome<Delays> {
     let mut connection = connect(url).await?;
     let mut delays = vec![];

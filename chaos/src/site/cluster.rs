@@ -93,7 +93,7 @@ impl OnCluster {
         }
     }
 
-    /// Injects a fault until a replica has replaced its master. Some time later, heals the fault.
+    /// Injects a fault, and waits until a replica has replaced its master. Later, heals the fault.
     fn replace(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);

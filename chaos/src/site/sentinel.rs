@@ -69,7 +69,7 @@ impl OnSentinel {
         }
     }
 
-    /// Injects a fault until the sentinels have replaced the master. Some time later, heals the
+    /// Injects a fault, and waits until the sentinels have replaced the master. Later, heals the
     /// fault.
     fn replace(&self, fault: Fault, rng: &mut Rng, on: Victims) -> HealedFault {
         let events = self.redis.listen();

@@ -53,8 +53,8 @@ fn note(bench: &mut Bench, contender: Contender, waiters: usize, found: Answer<(
     let rate = Case::more(GROUP, format!("{waiters} waiters: entries"), "per s");
     bench.board.note(rate.target(Target::BeatsRivals), column, entries / visits.seconds());
     // While other tasks wait, a fair lock is never granted to its last holder again. So each grant
-    // is for another task. After the end, each task has one more grant, which is not counted as an
-    // entry.
+    // is for another task. After the end of the round, each task has one more grant, which is not
+    // counted as an entry.
     let grants = entries + waiters as f64;
     let each = less("server commands per grant", "count").target(Target::BeatsRivals);
     bench.board.note(each, column, commands as f64 / grants);

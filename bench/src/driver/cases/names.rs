@@ -31,8 +31,8 @@ fn series(
     sizes: &'static [usize],
 ) {
     let most = bench.settings.most_names;
-    // In each round, every size runs once for each contender, because the sizes are compared with
-    // each other.
+    // In each round, each contender runs once with each number of names, because these runs are
+    // compared with each other.
     bench.in_turn(rounds, &[LEASEHOLD, RAW], |bench, contender| {
         for names in sizes.iter().filter(|names| **names <= most) {
             measure(bench, contender, case(tasks, plot, *names), tasks, *names);
@@ -56,8 +56,8 @@ fn measure(bench: &mut Bench, contender: Contender, case: Case, tasks: usize, na
     }
 }
 
-/// Compares the best round of each size. If medians were compared, a slow round would hide the
-/// effect of the number of names.
+/// Records how much the number of names changes the best round. With medians, a slow round would
+/// hide this effect.
 fn note_deviation(bench: &mut Bench, contender: Contender, tasks: usize, plot: &str) {
     let is_of = |case: &&Case| case.plotted.is_some_and(|(its, _)| its == plot);
     let cases = bench.board.cases.iter().filter(is_of);

@@ -25,8 +25,8 @@ use crate::{
 /// The number of permits of semaphores.
 const PERMITS_THERE: u32 = 8;
 
-/// The permits of a rate limiter for each 100 ms. One task requests more permits than these, and
-/// many tasks request far more.
+/// The permits of a rate limiter for each 100 ms: fewer than one task requests, and far fewer than
+/// many tasks request.
 const RATE: u32 = 2_000;
 
 /// The number of servers of a quorum.

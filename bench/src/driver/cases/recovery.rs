@@ -84,8 +84,8 @@ fn recover(bench: &mut Bench, late: &mut Late, name: &str, fail_over: impl FnOnc
             Ok(Entered { entered_ns }) if entered_ns > killed => {
                 late.push(entered_ns.saturating_sub(over) as f64 / 1e6);
             }
-            // The grant came before the failover. So the failover did not cause the gap before this
-            // grant. The whole machine was paused.
+            // The gap without grants ended before the failover, so the failover did not cause it.
+            // The whole machine was paused.
             Ok(_) => eprintln!("bench: {}: a failover is not counted", contender.library),
             Err(why) => eprintln!("bench: {}: {why}", contender.library),
         }
@@ -125,7 +125,7 @@ fn note(bench: &mut Bench, group: &'static str, late: &Late) {
     }
 }
 
-/// The target is for an idle machine. Even a busy machine should not need four times as long.
+/// The first target is for an idle machine. The second one, four times as long, is for a busy one.
 fn median(group: &'static str) -> Case {
     let case = Case::less(group, "median", "ms").target(Target::AtMost(250.0));
     case.target(Target::NeverAbove(1_000.0))

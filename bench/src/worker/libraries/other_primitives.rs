@@ -124,8 +124,8 @@ impl Kind for OfPermits {
         Ok(held.release().await?)
     }
 
-    /// Names with the same prefix become one name, because here many permits of one name are
-    /// renewed.
+    /// Names with the same prefix become one name, because this job renews many permits of one
+    /// semaphore.
     async fn hold(client: &Client, name: &str, ttl: Duration) -> Outcome<ExpirablePermits> {
         let (prefix, _) = name.rsplit_once('-').ok_or("a name has a number")?;
         Ok(client.expirable_semaphore(prefix)?.ttl(ttl).acquire().await?)

@@ -19,7 +19,7 @@ pub(crate) struct LatchWaiter {
     client: Client,
     pipe: Arc<EventPipe>,
     names: Names,
-    /// The first name of the latch.
+    /// The original name of the latch.
     latch: String,
 }
 

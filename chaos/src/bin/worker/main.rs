@@ -21,7 +21,7 @@ use crate::contender::Contender;
 use crate::event_pipe::EventPipe;
 use crate::latch_waiter::LatchWaiter;
 
-/// The current name of each object, by its first name.
+/// The current name of each object, by its original name.
 type Names = Arc<Mutex<HashMap<String, String>>>;
 
 fn now_called(names: &Names, name: &str) -> String {

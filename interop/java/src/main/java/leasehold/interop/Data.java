@@ -22,7 +22,7 @@ final class Data {
 
     static final String SET = "set.";
 
-    /** Maps with a local cache. The cache must stay valid after the command that created it. */
+    /** Maps with a local cache, which later commands use again. */
     private static final Map<String, RMap<String, Object>> CACHED = new ConcurrentHashMap<>();
 
     private Data() {}

@@ -257,7 +257,7 @@ abstract class Held {
         }
     }
 
-    /** Subtracted from each lease in ms, for the drift of clocks and the duration of a check. */
+    /** How many ms each lease counts as shorter, for clock drift and the duration of a check. */
     private static final long MARGIN = 50;
     /** If the reply comes within this time, in ns, the lease counts from the request. */
     private static final long SOON = 200_000_000;
