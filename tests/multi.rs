@@ -208,7 +208,7 @@ async fn member_lost_during_the_wait_is_acquired_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_lost_while_another_member_is_tried_is_acquired_again() {
+async fn multi_lock_reacquires_a_member_lost_while_it_tries_another() {
     let world = World::new();
     let (store, slow) = elsewhere("b");
     let short = world.one.lock("a").unwrap().lease(millis(50));

@@ -692,7 +692,7 @@ async fn denied_access_to_the_key_of_waiting_writers_blocks_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_waiting_writers_from_another_program_blocks_no_client() {
+async fn foreign_key_of_waiting_writers_blocks_no_client() {
     let t = Setup::new().await;
     for put in [&["SET", WRITERS, "x"][..], &["HSET", WRITERS, "x", "y"]] {
         t.redis.command(put);

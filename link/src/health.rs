@@ -23,7 +23,7 @@ pub struct NodeHealth {
     pub server: String,
     /// How long the server took to reply. `None` if the server did not reply in time.
     pub round_trip: Option<Duration>,
-    /// The minimum time for which the server has been unreachable or silent. `None` if the server
+    /// For how long, at least, the server has been unreachable or silent. `None` if the server
     /// replied, or was never tried.
     pub silent_for: Option<Duration>,
     /// Why the server grants no locks. For example, it is unreachable, sends rejections, or is a

@@ -310,6 +310,16 @@ mod tests {
         assert_eq!(Codec::<Job>::decode(&Json, &bytes).unwrap(), rename);
     }
 
+    /// Former bug: one of ten numbers was read with another last digit, so that `compare_and_set`
+    /// with a value that was just read returned `false`.
+    #[test]
+    fn json_reads_each_float_as_it_was_written() {
+        for number in (1..10_000).map(|number| f64::from(number) * 1.1) {
+            let bytes = Json.encode(&number).unwrap();
+            assert_eq!(Codec::<f64>::decode(&Json, &bytes).unwrap().to_bits(), number.to_bits());
+        }
+    }
+
     #[test]
     fn json_escapes_as_jackson_does() {
         shared(&Json, &json!("\u{1f512}\u{1b}é\n\""), "\"\\uD83D\\uDD12\\u001Bé\\n\\\"\"");

@@ -134,7 +134,7 @@ async fn refused_reentry_leaves_the_guard_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_after_the_lease_returns_expired() {
+async fn release_after_lease_end_returns_expired() {
     let guard = World::new().door().lease(secs(1)).acquire().await.unwrap();
     sleep(secs(2)).await;
     let expired = gone(LostReason::Expired);

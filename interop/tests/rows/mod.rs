@@ -131,7 +131,7 @@ pub(crate) fn acquire_within_accepts_a_fixed_lease<S: Servers>(both: &Together<S
 pub(crate) fn waiter_acquires_when_a_lease_ends<S: Servers>(both: &Together<S>) {
     let pairs = EACH_WAY.map(|(way, kind)| (format!("{kind} {way}"), way, kind));
     let waiting = pairs.map(|(name, way, kind)| {
-        // given a lock with a lease, which the waiter has read
+        // given a held lock with a lease, and a waiter that has read the remaining lease
         let Pair { holder, waiter, .. } = both.pair_of(&name, way, kind);
         let held = holder.lock_for(&name, SECOND * 4);
         both.redis.in_step(&name);

@@ -154,7 +154,7 @@ impl RedisStore {
         self.ask(request.read(replies::number_there)).await
     }
 
-    /// Parses `{pttl}`, the reply to a request for permits or an element if none is free.
+    /// Parses `{pttl}`, the reply if no permit is free or the queue has no element.
     pub(super) fn busy(&self, reply: &Value, name: &Name) -> Reply<Verdict> {
         const UNSET: i64 = -2;
         let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };

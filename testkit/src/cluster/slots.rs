@@ -7,7 +7,7 @@ pub(super) fn slot_of(key: &str) -> u16 {
     crc16(tag(key).as_bytes()) % SLOTS
 }
 
-/// Returns the text in the first braces, unless it is empty.
+/// Returns the text in the first braces, or the whole key if there is none.
 fn tag(key: &str) -> &str {
     let inside = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     inside.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)

@@ -74,7 +74,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// Every request ends within this time, with all its retries.
 const LONGEST_RETRY: Duration = Duration::from_secs(20);
 
-/// The object of a simulation.
+/// The primitive that a simulation uses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Subject {
     Fair,

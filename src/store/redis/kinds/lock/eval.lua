@@ -57,6 +57,6 @@ if not done then
     local words = type(reply) == 'table' and reply.err or reply
     return {3, string.sub(tostring(words), 1, 1000)}
 elseif not fits(reply, 0) then
-    return {3, 'ERR the reply is too long: 250 kB at most, in lists of at most 32 levels. The script ran to its end'}
+    return {3, 'ERR the reply is too long: 250 kB at most, and at most 32 nested lists. The script ran to its end'}
 end
 return {1, reply}
