@@ -177,6 +177,19 @@ async fn release_reports_a_loss_if_silent_servers_cannot_change_it() {
     }
 }
 
+/// Former bug: the work of a lost hold counted as completed if one server was silent.
+#[tokio::test(start_paused = true)]
+async fn run_reports_a_loss_that_a_silent_server_cannot_change() {
+    let setup = Setup::known(3).await;
+    let guard = setup.acquire().await;
+    sleep(ms(100)).await;
+    setup.stop(2..3);
+    assert_eq!(setup.lock().force_release().await.unwrap(), 2);
+    let _other = setup.acquire().await;
+    let outcome = guard.run(async |_held| 42).await;
+    let RunOutcome::CompletedAfterLoss { value: 42, .. } = outcome else { panic!("{outcome:?}") };
+}
+
 /// The exception of the guarantees: two clients rely on a hold.
 #[tokio::test(start_paused = true)]
 async fn servers_that_all_lost_their_data_grant_the_lock_at_once() {

@@ -114,7 +114,9 @@ impl QuorumGuard {
         let grants = hold.close(LostReason::Released).into_iter();
         let mut releasing: FuturesUnordered<_> = grants.map(LockGuard::release).collect();
         let (mut released, mut reasons, mut errors) = (0, vec![], vec![]);
+        // If too few replies are missing for a majority, the loss is certain.
         while released < need
+            && released + errors.len() + releasing.len() >= need
             && let Some(release) = releasing.next().await
         {
             match release {
