@@ -443,23 +443,21 @@ pub enum Error {
 
 /// Returns the end of a timeout message: the cause, if it is known, and the remedy.
 fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
-    match holder {
-        None if unset => ": the number of permits was never set; call set_if_absent".into(),
-        None => "; retry later, or use a longer timeout".into(),
+    let cause = match holder {
+        None if unset => return ": the number of permits was never set; call set_if_absent".into(),
+        None => String::new(),
         Some(Holder { owner, count: 0, .. }) => {
-            format!(
-                ": the waiting writer {owner} is first in the queue; retry later, or use a longer \
-                 timeout"
-            )
+            format!(": the waiting writer {owner} is first in the queue")
         }
         Some(holder) if by_this_client => {
-            format!(
+            return format!(
                 ": held by another guard of this client, {holder}; release that guard first, or \
                  use a longer timeout"
-            )
+            );
         }
-        Some(holder) => format!(": held by {holder}; retry later, or use a longer timeout"),
-    }
+        Some(holder) => format!(": held by {holder}"),
+    };
+    cause + "; retry later, or use a longer timeout"
 }
 
 /// Formats the members for the end of a message, such as `: a, b`.

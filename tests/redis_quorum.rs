@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::common::{ms, secs};
 use leasehold::{
-    Error, QuorumClient, QuorumLock, Release, blocking::QuorumClient as QuorumThreads,
+    Error, LostReason, QuorumClient, QuorumLock, Release, blocking::QuorumClient as QuorumThreads,
 };
-use testkit::{Redis, Sentinels, eventually};
+use testkit::{Proxy, Redis, Sentinels, eventually};
 use tokio::time::{Instant, sleep};
 
 const TTL: Duration = secs(3);
@@ -87,6 +87,23 @@ async fn quorum_lock_survives_servers_that_restart_empty_in_turn() {
         assert!(guard.is_held() && since(server).len() > 10, "{}", since(server));
     }
     assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quorum_lock_is_lost_with_three_cut_servers() {
+    let five = Five::start().await;
+    let cuts = [0, 1, 2].map(|server| Proxy::before(five.servers[server].port()));
+    let urls = cuts.iter().map(Proxy::url).chain(five.servers[3..].iter().map(Redis::url));
+    let guard = lock(urls).await.acquire().await.unwrap();
+    let start = Instant::now();
+    cuts.iter().for_each(|cut| cut.black_hole(true));
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert!(start.elapsed() < TTL, "{:?}", start.elapsed());
+
+    // Another client reaches all servers, and acquires when the lease has ended.
+    drop(guard);
+    let other = five.lock().await.acquire_within(2 * TTL).await.unwrap();
+    assert!(other.is_held());
 }
 
 #[tokio::test(flavor = "multi_thread")]

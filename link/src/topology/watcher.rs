@@ -1,14 +1,7 @@
 //! Watches the connection that carries the commands. Warns of hazards, and checks whether the
 //! hazards are resolved. Sends an event when the connection is up, and when another server replies.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use redis::cmd;
@@ -34,7 +27,8 @@ pub(super) struct Commands<T: SubscriptionTable> {
     hub: Arc<Hub<T>>,
     warnings: Arc<Warnings>,
     dialer: Arc<Dialer>,
-    was_up: AtomicBool,
+    /// Whether another server had the commands before this watcher.
+    replaces: bool,
     /// The last connected server.
     met: Mutex<Option<About>>,
 }
@@ -49,17 +43,17 @@ impl<T: SubscriptionTable> Commands<T> {
         replaces: bool,
     ) -> Arc<Self> {
         let (hub, warnings) = (Arc::clone(hub), Arc::clone(warnings));
-        let dialer = Arc::clone(dialer);
-        let (was_up, met) = (AtomicBool::new(replaces), Mutex::default());
-        Arc::new(Self { hub, warnings, dialer, was_up, met })
+        let (dialer, met) = (Arc::clone(dialer), Mutex::default());
+        Arc::new(Self { hub, warnings, dialer, replaces, met })
     }
 
     /// Returns whether the run id shows another server than before. A restarted server counts as
     /// another server.
     fn has_moved_to(&self, about: &About) -> bool {
-        let before = self.met.lock().replace(about.clone()).and_then(|it| it.run_id);
-        let is_the_same = about.run_id.is_some() && before == about.run_id;
-        !is_the_same && self.was_up.load(Ordering::Acquire)
+        match self.met.lock().replace(about.clone()) {
+            None => self.replaces,
+            Some(before) => about.run_id.is_none() || before.run_id != about.run_id,
+        }
     }
 
     /// Runs the checks after `FIRST`, and then at intervals of about `SELDOM`.
@@ -112,7 +106,6 @@ impl<T: SubscriptionTable> Watcher for Commands<T> {
 
     fn up(&self) {
         // Waiters need this event also at the first connection, because they pause after a failure.
-        self.was_up.store(true, Ordering::Release);
         self.hub.send_event(T::Event::back());
     }
 
