@@ -59,7 +59,7 @@ async fn do_one(jobs: &Queue<String>, results: &Queue<String>) -> Result<(), Err
     claim.done().await?.into_result()
 }
 
-/// Kills a worker five times a second, until all jobs are done.
+/// Kills a worker after every tenth result, until all jobs are done.
 async fn show(url: &str) -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::connect(url).await?;
     let name = format!("jobs:{}", client.id());
@@ -70,12 +70,13 @@ async fn show(url: &str) -> Result<(), Box<dyn std::error::Error>> {
     let mut workers = [start(url, &name)?, start(url, &name)?, start(url, &name)?];
     let (mut done, mut worked, mut kills) = (BTreeSet::new(), 0, 0);
     while done.len() < jobs.len() {
-        sleep(Duration::from_millis(200)).await;
-        end(mem::replace(&mut workers[kills % 3], start(url, &name)?))?;
-        kills += 1;
-        while let Some(job) = results.pop().await? {
-            worked += 1;
-            done.insert(job);
+        let result = results.claim().await?;
+        done.insert(result.value().clone());
+        result.done().await?.into_result()?;
+        worked += 1;
+        if worked % 10 == 0 {
+            end(mem::replace(&mut workers[kills % 3], start(url, &name)?))?;
+            kills += 1;
         }
     }
     workers.into_iter().try_for_each(end)?;
@@ -85,7 +86,7 @@ async fn show(url: &str) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn start(url: &str, name: &str) -> io::Result<Child> {
-    Command::new(env::current_exe()?).args([url, name, "1000"]).stdout(Stdio::null()).spawn()
+    Command::new(env::current_exe()?).args([url, name, "3000"]).stdout(Stdio::null()).spawn()
 }
 
 fn end(mut worker: Child) -> io::Result<()> {
