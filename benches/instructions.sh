@@ -27,7 +27,7 @@ count() {
 
 counts=$(mktemp -d)
 trap 'rm -rf "$counts"' EXIT
-# Runs only two programs at a time, because a slow program would also renew its locks.
+# Runs only two programs at a time. With more, a program would be slow and renew its locks.
 for two in 'start holds' 'pairs hand-overs'; do
     for work in $two; do
         count "$work" >"$counts/$work" &

@@ -12,7 +12,7 @@ use tokio::task::{JoinSet, yield_now};
 /// How many times each kind of work is done.
 const TIMES: usize = 5_000;
 
-/// A lease that is longer than the work takes under a tool that counts instructions.
+/// A lease that outlasts the work, even while valgrind slows the work down.
 const LEASE: Duration = Duration::from_secs(3_600);
 
 /// The number of tasks that share the work of `hand_overs`.
@@ -37,7 +37,7 @@ fn run(work: impl Future<Output = ()>) {
 }
 
 /// Connects, loads the scripts of all primitives, and acquires and releases once. `instructions.sh`
-/// subtracts these instructions from the instructions of each other work.
+/// subtracts these instructions from those of every other kind of work.
 async fn start() {
     let lock = Client::in_memory().lock("orders:42").unwrap();
     lock.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
@@ -79,8 +79,7 @@ async fn holds() {
     let client = Client::in_memory();
     let mut guards = Vec::with_capacity(TIMES);
     for number in 0..TIMES {
-        // The client does not renew these holds, because the number of renewals would depend on the
-        // machine.
+        // A fixed lease is never renewed. The number of renewals would depend on the machine.
         let lock = client.lock(format!("orders:{number}")).unwrap().lease(LEASE);
         guards.push(lock.acquire().await.unwrap());
     }

@@ -3,10 +3,10 @@
 //! Run this example in two terminals with the same `REDIS_URL`. Without `REDIS_URL`, the two
 //! "machines" are two tasks of this process.
 //!
-//! A map has the time of the last run of each job. The program writes this time under the lock of
-//! the job, and only if it still holds the lock. So a run that has started on one machine starts on
-//! no other machine. This is true even if the clocks of the machines differ, or if the machine dies
-//! during the run.
+//! A map contains the time of the last run of each job. The program writes this time under the lock
+//! of the job, and only if it still holds the lock. So a run that has started on one machine starts
+//! on no other machine. This is true even if the clocks of the machines differ, or if the machine
+//! dies during the run.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -36,8 +36,8 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// Returns the total. A read also presents its token. If there is a gate, it rejects lower
-    /// tokens from then on.
+    /// Returns the total. A read also presents its token. The gate, if there is one, then rejects
+    /// lower tokens.
     fn read(&self, token: u64) -> Result<u32, Stale> {
         self.pass(token, || *self.total.lock().expect("the mutex is not poisoned"))
     }

@@ -48,7 +48,7 @@ impl<S, K: Clone> Layer<S> for LockLayer<K> {
     }
 }
 
-/// The service behind a [`LockLayer`].
+/// A service whose requests take locks: see [`LockLayer`].
 #[derive(Clone)]
 pub(crate) struct Locked<S, K> {
     layer: LockLayer<K>,

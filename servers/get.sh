@@ -68,7 +68,7 @@ source_of_debian() {
     build "$work/$name"/*/
 }
 
-# Copies a program from a package of a Debian suite. It uses the libraries of redis-server.
+# Copies a program from a package of a Debian suite. The program uses the libraries of redis-server.
 deb_of_debian() {
     local package=$1 program=$2 suite=$3 sha=$4
     need_redis

@@ -193,7 +193,7 @@ impl Acquisition {
         Self { labels, since, waits: false, outcome: ("cancelled", None) }
     }
 
-    /// Notes the result of the acquisition.
+    /// Records the result of the acquisition.
     pub(crate) fn ended<T>(&mut self, result: &Result<T, Error>) {
         self.outcome = match result {
             Ok(_) => ("granted", None),
@@ -202,7 +202,7 @@ impl Acquisition {
         };
     }
 
-    /// Notes that another owner holds the object.
+    /// Records that another owner holds the object.
     pub(crate) fn is_busy(&mut self) {
         self.outcome = ("busy", None);
     }

@@ -877,7 +877,8 @@ fn threads_pass_a_latch_when_another_counts_it_down() {
     waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
 }
 
-/// A multi-lock waits on the runtime of one of its clients.
+/// A multi-lock waits on the runtime of one of its clients. The end of this client must not end the
+/// renewals of the other client.
 #[test]
 fn hold_is_renewed_when_a_client_of_a_past_multi_lock_ends() {
     for first_stays in [true, false] {

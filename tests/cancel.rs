@@ -258,8 +258,8 @@ async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn
                 Way::HeldPolling => secs(4),
                 Way::Stalled | Way::StalledAndHeld | Way::Failing => AFTER_TROUBLE,
             };
-            // The hold of the task behind, and the hold of the operation if the operation completed
-            // before the cut.
+            // The time of two holds: the hold of the task behind, and the hold of the operation if
+            // it completed before the cut.
             let visits = millis(200);
             assert!(start.elapsed() <= bound + visits, "{case}: {:?}", start.elapsed());
             world.is_quiet(bound, &case).await;

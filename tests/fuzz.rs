@@ -41,8 +41,8 @@ const BUSY: Duration = Duration::from_secs(2);
 
 const PASSWORD: &str = "hunter2";
 
-/// The seeds to run: the requested seed, or the requested number of seeds from a random start, or
-/// the first `few` seeds.
+/// The seeds to run. A test run may request one seed, or a number of seeds from a random start.
+/// Without a request, these are the first `few` seeds.
 fn seeds(few: u64) -> Range<u64> {
     let setting = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let asked_for = setting("LEASEHOLD_SEEDS");

@@ -157,7 +157,7 @@ mod lose {
         assert!(store.lose("door"));
         assert!(!store.lose("door"));
 
-        // a hold whose lease has ended is not held
+        // and after the end of its lease, the lock is not held, so the store loses no hold
         let _guard = lock.lease(secs(10)).acquire().await.unwrap();
         sleep(secs(11)).await;
         assert!(!store.lose("door"));

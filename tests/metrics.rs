@@ -153,9 +153,9 @@ fn stats_and_recorder_use_the_same_names() {
     let recorded = families(&page_of(everything));
     let counted = families(&Client::in_memory().stats().prometheus());
     let only_counted: Vec<_> = counted.difference(&recorded).map(|(name, _)| &**name).collect();
-    // Only `stats` has these three metrics. Instead of reconnects, the recorder counts lost
-    // connections. The recorder lacks the other two metrics, because `everything` causes none of
-    // their events.
+    // The recorder received no value of these three metrics. The recorder has no metric of
+    // reconnects, because it counts lost connections instead. For the other two metrics,
+    // `everything` causes no event.
     let expected = [
         "leasehold_reconnects_total",
         "leasehold_release_abandoned_total",

@@ -164,7 +164,7 @@ async fn acquire_waits_while_the_store_of_a_member_is_not_ready() {
         let both = MultiLock::new([world.one.lock("a").unwrap(), late]).unwrap();
         let waiter = tokio::spawn(async move { both.acquire().await });
         sleep(secs(20)).await;
-        // While it waits, the multi-lock does not hold the other member.
+        // The waiting multi-lock does not hold the other member.
         assert!(world.other_lock("a").try_acquire().await.unwrap().is_some());
         match words {
             Some(_) => store.heal(),
@@ -198,8 +198,8 @@ async fn member_lost_during_the_wait_is_acquired_again() {
     let both = MultiLock::new([short, world.one.lock("b").unwrap()]).unwrap();
     let held = world.other_lock("b").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { both.acquire().await.unwrap() });
-    // The lease of "a" ends during this pause. While it waits for "b", the multi-lock itself would
-    // keep "a" for longer.
+    // During this pause, the lease of "a" ends before the waiting multi-lock would release "a"
+    // itself.
     sleep(millis(150)).await;
     drop(held);
     let guard = timeout(secs(1), waiter).await.unwrap().unwrap();

@@ -142,8 +142,8 @@ async fn passes_on(url: &str) {
     }
 }
 
-/// The waiting client has no permission to subscribe, so it polls. This client sends its next
-/// request seconds later, when the lease of the other member's request has ended.
+/// The other member opens the double barrier with a lease of 1 s. The waiting client has no
+/// permission to subscribe, so it polls, and notices the opening only after this time.
 #[tokio::test(flavor = "multi_thread")]
 async fn member_that_notices_the_opening_late_stays_inside() {
     let redis = Redis::start();

@@ -55,8 +55,7 @@ struct Referee {
     entered: Mutex<BTreeMap<(String, usize), u64>>,
     /// The names of holds that Redis lost.
     forgotten: Mutex<Vec<String>>,
-    /// The names of locks whose release had no certain result, because the server was replaced
-    /// meanwhile.
+    /// The names of locks whose release had an unknown result, because of a failover.
     in_doubt: Mutex<Vec<String>>,
 }
 
@@ -242,7 +241,7 @@ async fn replicated_locks_exclude_while_primaries_die() {
         let forgotten = std::mem::take(&mut *crowd.referee.forgotten.lock().unwrap());
         let may_be = |name: &String| plain.contains(name) && its.contains(name);
         assert!(forgotten.iter().all(may_be), "{forgotten:?}");
-        // and only releases at the dead primary have no certain result
+        // and only releases at the dead primary have an unknown result
         let in_doubt = std::mem::take(&mut *crowd.referee.in_doubt.lock().unwrap());
         assert!(in_doubt.iter().all(|name| its.contains(name)), "{in_doubt:?}");
         for overlap in crowd.referee.overlaps.lock().unwrap().drain(..) {

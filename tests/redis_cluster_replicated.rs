@@ -283,8 +283,7 @@ async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {
     release_guard(guard).await;
 }
 
-/// The new node has the grant that the old node made, but the replica of the new node does not have
-/// it.
+/// The new node has the grant of the old node, but the replica of the new node does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replicas_of_a_node_that_has_lost_the_slot_do_not_count() {
     let cluster = Arc::new(Cluster::start());

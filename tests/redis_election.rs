@@ -180,7 +180,7 @@ async fn candidate_that_wins_too_late_times_out() {
     let election = Client::connect(&proxy.url()).await.unwrap().election("scheduler").unwrap();
     steps_down(election.campaign("one").await.unwrap()).await;
     proxy.delay(ms(20));
-    // Each try needs quick replies. On a busy machine, any reply may be late.
+    // A try works only if all replies are quick. On a busy machine, this may take several tries.
     for _ in 0..20 {
         let start = Instant::now();
         assert_eq!(election.leader().await.unwrap(), None);

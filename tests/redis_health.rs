@@ -93,8 +93,8 @@ async fn unprotected_primary_is_found_and_logged_once() {
     is_found_and_logged_once(&primary.url(), &primary, |it| *it == Hazard::UnprotectedPrimary)
         .await;
 
-    // `health` no longer reports the hazard if the primary requires a replica, or if it has no
-    // replica.
+    // `health` no longer reports the hazard if the primary requires a replica, or if the primary
+    // has no replica.
     let client = Client::connect(&primary.url()).await.unwrap();
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     assert_eq!(client.health().await.findings, []);

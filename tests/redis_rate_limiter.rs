@@ -96,8 +96,8 @@ async fn rate_request_costs_one_script_call_and_a_wait_one_more() {
     }
     assert_eq!((calls.of("zadd"), calls.of("pttl"), calls.of("pexpire")), (1, 1, 0), "{calls}");
     assert_eq!((calls.of("zremrangebyscore"), calls.of("zrangebyscore")), (0, 1), "{calls}");
-    // The five tasks wait for the end of the interval. Each of them sends one request, and the
-    // first task sends two requests.
+    // The five tasks wait for the end of the interval. The first task sends two requests, and each
+    // other task sends one.
     let before = redis.calls();
     let waiters: Vec<_> = (0..5)
         .map(|_| {

@@ -1059,7 +1059,7 @@ mod threads {
         ] {
             assert!(matches!(refused, Error::UpgradeNotSupported { .. }), "{refused:?}");
         }
-        // The other thread has no read hold. So its request to write is no upgrade, and waits.
+        // The other thread has no read hold. So its request to write is not an upgrade, and waits.
         let writer = std::thread::spawn(move || {
             ours.write().acquire().unwrap().release().unwrap().into_result()
         });

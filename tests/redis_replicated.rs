@@ -35,8 +35,8 @@ fn has(redis: &Redis, name: &str) -> bool {
     redis.command(&["EXISTS", name]).number() == 1
 }
 
-/// The number of grants for which the client has requested acknowledgements. The client may have
-/// sent more `WAIT` commands, because a slow replica needs several of them.
+/// The number of grants for which the client has requested acknowledgements. The client runs the
+/// script `touch` once for each of these grants. A slow replica needs several `WAIT` commands.
 fn questions(monitor: &Monitor) -> usize {
     monitor.lines().iter().filter(|line| line.contains("touch: ")).count()
 }

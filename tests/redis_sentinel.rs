@@ -249,8 +249,8 @@ async fn acquires_and_releases(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
     while !enough.load(Ordering::Relaxed) {
         let guard = lock.acquire_within(secs(15)).await.unwrap();
         sleep(ms(200)).await;
-        // If the new primary does not have the hold, the release reports a loss, which is no
-        // failure.
+        // If the new primary does not have the hold, the release reports a loss. This test ignores
+        // the loss.
         drop(guard.release().await);
         sleep(ms(100)).await;
     }
@@ -495,7 +495,7 @@ async fn hanging_sentinels_stop_no_call_while_the_primary_runs() {
 #[tokio::test]
 async fn sentinel_of_another_primary_misleads_no_client() {
     // given addresses of a sentinel that watches another primary with the same name, and of a
-    // server that is no sentinel
+    // server that is not a sentinel
     let redis = Sentinels::options().replicas(1).start();
     let other = Sentinels::options().replicas(0).sentinels(1).start();
     let plain = Redis::start();

@@ -299,8 +299,8 @@ async fn messages_of_megabytes_change_nothing_and_are_not_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_for_a_huge_hash_are_fast_and_delay_no_other_lock() {
-    // given a huge hash that is no lock, and a client that waits for the lock of this key and holds
-    // another lock
+    // given a huge hash that is not a lock, and a client that waits for the lock of this key and
+    // holds another lock
     let redis = Redis::start();
     let client = client(&redis).await;
     let fill = "for n = 1, 100000 do redis.call('HSET', KEYS[1], 'poison:' .. n, '1') end";

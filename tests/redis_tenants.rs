@@ -77,8 +77,8 @@ async fn do_everything(redis: &Redis) {
             }
         }
     }
-    // The rest is a forced release, foreign data, a server that loses its data, and a server that
-    // does not reply.
+    // The remaining cases are a forced release, foreign data, a server that loses its data, and a
+    // server that does not reply.
     let guard = door(&one).acquire().await.unwrap();
     assert!(door(&other).force_release().await.unwrap());
     drop(guard);

@@ -270,8 +270,8 @@ async fn task_that_waits_for_itself_is_logged_at_each_renewal() {
     sleep(secs(15)).await;
     assert!(world.lock.acquire_within(secs(20)).await.is_err());
     let reported = notes.of("self-wait detected: this client waits for a lock that it holds");
-    // The client checks for a task that waits for its own hold when a waiter comes, and at each
-    // renewal.
+    // When a waiter comes and at each renewal, the client checks whether a task waits for its own
+    // hold.
     assert_eq!(reported.len(), 2, "{reported:?}");
     for (reported, held) in reported.iter().zip([15.0, 25.0]) {
         reported.is_about(&guard);

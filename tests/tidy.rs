@@ -390,7 +390,8 @@ fn circles(root: &str, sources: &[(String, String)]) -> Vec<String> {
 
 type Uses = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
 
-/// The modules that `module` imports and that import `module`, both directly or indirectly.
+/// The modules in a circle with `module`. They import `module` and are imported by `module`,
+/// directly or through other modules.
 fn circle(module: &Vec<String>, uses: &Uses) -> BTreeSet<Vec<String>> {
     let comes_back = |other: &Vec<String>| reached(other, uses).contains(module);
     reached(module, uses).into_iter().filter(comes_back).collect()

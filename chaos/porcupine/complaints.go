@@ -31,8 +31,8 @@ func few(all []string) []string {
 	return append(all[:most:most], fmt.Sprintf("and %d more like these", len(all)-most))
 }
 
-// overlaps lists the times, outside of the windows, at which too many processes believed that they
-// held the object.
+// overlaps lists the times at which too many processes believed that they held the object. Times in
+// a window are not listed, because holds may overlap in a window.
 func overlaps(o *object, windows []window) []string {
 	var found []string
 	var active []belief
@@ -111,8 +111,8 @@ func (b belief) String() string {
 		b.hold, b.process, b.mode, b.asked, b.from, shown(b.to))
 }
 
-// fallingTokens lists the tokens that are not higher than the previous token, unless a window lies
-// between the two.
+// fallingTokens lists the tokens that are not higher than the token of the hold before. After a
+// window, tokens may start again, so the first token after a window is not listed.
 func fallingTokens(beliefs []belief, windows []window) []string {
 	var found []string
 	var newest belief
@@ -133,8 +133,8 @@ func fallingTokens(beliefs []belief, windows []window) []string {
 	return found
 }
 
-// claimedAgain lists the claims of an element that was done before, unless a window lies between
-// the two.
+// claimedAgain lists the claims of an element that was already done. If a window lies between the
+// end of the element and the claim, the claim is not listed.
 func claimedAgain(beliefs []belief, windows []window) []string {
 	var found []string
 	var done *belief
@@ -155,8 +155,8 @@ func reaches(windows []window, from, to int64) bool {
 	return i < len(windows) && windows[i].from <= to
 }
 
-// mayBeGrantedIn tells whether the request was sent before the end of a window, and the reply came
-// after its start.
+// mayBeGrantedIn tells whether the hold may have been granted in a window. In this case, its
+// request was sent before the end of the window, and its reply came after the start.
 func mayBeGrantedIn(windows []window, b belief) bool {
 	i := sort.Search(len(windows), func(i int) bool { return windows[i].to >= b.asked })
 	return i < len(windows) && windows[i].from <= b.from

@@ -51,7 +51,7 @@ type belief struct {
 	ended int64
 }
 
-// window is a time in which holds may overlap.
+// window is a time in which holds may overlap, because a failover may have lost a grant.
 type window struct{ from, to int64 }
 
 // line is a line of the file after the header.

@@ -99,7 +99,8 @@ func writes(hold, token, at int, accepted bool) string {
 func TestConsecutiveHoldsPass(t *testing.T) {
 	passes(t, lock,
 		enters(1, "exclusive", 0, 10), leaves(1, 20, 30),
-		// This request waits from 5 on. Its reply comes before the reply to the release.
+		// The second process waits from 5 on. It gets the lock at 25, before the first process gets the
+		// reply to its release at 30.
 		enters(2, "exclusive", 5, 25), leaves(2, 40, 50))
 }
 

@@ -2,8 +2,8 @@ package main
 
 import "github.com/anishathalye/porcupine"
 
-// state is the state of a lock: the numbers of its holders, and its newest token. For an element of
-// a queue, it is also whether the element is done.
+// state is the state of a lock: its numbers of exclusive and shared holders, and its newest token.
+// If the lock stands for an element of a queue, `done` is true after the element is done.
 type state struct {
 	exclusive, shared int
 	token             int64

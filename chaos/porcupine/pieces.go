@@ -75,7 +75,7 @@ func (p piece) next(from, to int64) piece {
 	return behind
 }
 
-// believing returns the beliefs that started before `at` and end after it.
+// believing returns the beliefs that start before `at` and end after `at`.
 func believing(beliefs []belief, at int64) []belief {
 	var found []belief
 	for _, b := range beliefs {
@@ -109,9 +109,9 @@ func (p piece) operations() []porcupine.Operation {
 }
 
 // moments returns the same operations, each at one moment: a grant at its reply, and an end at its
-// request. This makes each hold as short as possible. A shorter hold excludes no hold that a longer
-// one allows. So if any order is possible, the order of these moments is possible, too. The result
-// is the same without a search.
+// request. Each hold is then as short as possible, and excludes as few other holds as possible. So
+// if any order is possible, the order of these moments is possible, too, and no search is
+// necessary.
 func moments(operations []porcupine.Operation) []porcupine.Operation {
 	short := append([]porcupine.Operation(nil), operations...)
 	for i := range short {

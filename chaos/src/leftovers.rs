@@ -10,9 +10,9 @@ use crate::clock::{nanos, now};
 use crate::orders::{Kind, Object};
 use crate::site::Site;
 
-/// Waits for one lease, and then checks that locks are free, permits are available, and all other
-/// keys have a TTL. Exceptions are numbers that never expire, and a latch that a failover has
-/// closed again.
+/// Waits for one lease, and then returns what is left. All locks must be free, all permits must be
+/// available, and all other keys must have a TTL. Exceptions are the keys of `what_stays`, and a
+/// latch that a failover has closed again.
 pub fn look(
     site: &dyn Site,
     client: &Client,
@@ -107,6 +107,6 @@ const KEYS_AND_TIMES: &str = "local found = {} \
         found[#found + 1] = tostring(redis.call('PTTL', key)) \
     end \
     return found";
-/// Periodic checks may notice the end of a lease this much later.
+/// The longest time from the end of a lease until its data is gone.
 const GRACE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);

@@ -12,7 +12,7 @@ pub struct Orders {
     pub process: String,
     /// The number of the worker's first hold.
     pub first_hold: u64,
-    /// The address of the servers.
+    /// The addresses of the servers.
     pub place: Place,
     /// The seed of the worker's random choices.
     pub seed: u64,

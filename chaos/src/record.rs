@@ -192,5 +192,5 @@ impl Hold {
     }
 }
 
-/// A suspended worker reports its earlier events only after it continues.
+/// The longest delay of a report. A suspended worker sends its reports only after it continues.
 const LATE: Nanos = 10_000_000_000;

@@ -1,4 +1,4 @@
-// What the page of `leasehold ui` does in a browser: node check.mjs LEASEHOLD FOLDER.
+// Tests the page of `leasehold ui` in a browser: node check.mjs LEASEHOLD FOLDER.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -93,7 +93,7 @@ try {
   // The address of the page does not keep the token.
   assert.equal(new URL(page.url()).hash, '');
 
-  // Odd objects come first. A click on a title sorts.
+  // Objects in an odd state come first. A click on the title of a column sorts by this column.
   assert.equal((await names())[0], 'invoices/close');
   await page.getByRole('button', { name: 'Name', exact: true }).click();
   assert.deepEqual(await names(), [...await names()].sort());

@@ -81,7 +81,7 @@ pub(crate) fn say(line: &str) {
     drop(writeln!(io::stderr(), "leasehold: {}", on_one_line(line)));
 }
 
-/// Returns `text` with control characters and invisible characters escaped, as `Name` shows them.
+/// Returns `text` with control characters and invisible characters escaped, as in a shown `Name`.
 pub(crate) fn on_one_line(text: &str) -> String {
     let shown = |c: char| match is_hidden(c) {
         true => c.escape_default().to_string(),

@@ -19,8 +19,7 @@ use crate::exit::Exit;
 const CONNECTIONS: usize = 64;
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The pause after a connection could not be accepted, for example because no file descriptor was
-/// left.
+/// The pause after a failed `accept`, for example because no file descriptor was left.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The highest number of bytes in the head of a request, and in its body.
@@ -107,7 +106,7 @@ impl Request {
         while request.body.len() < length {
             more(stream, &mut request.body).await?;
         }
-        // A second request on this connection is ignored.
+        // Bytes after the body are ignored, even if they are a second request.
         request.body.truncate(length);
         Ok(request)
     }

@@ -46,8 +46,8 @@ pub(crate) async fn connect_or_end(
     }
 }
 
-/// Reports when the connection to Redis is lost and when it is restored, for a process that waits
-/// without a timeout.
+/// Reports each loss and each restoration of the connection to Redis. A process that waits without
+/// a timeout needs these reports.
 pub(crate) async fn report_outages(client: &Client) -> Infallible {
     let mut was_up = true;
     loop {

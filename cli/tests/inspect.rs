@@ -451,7 +451,8 @@ fn show_omits_a_reader_without_a_lease_key() {
     assert_eq!((&shown["holders"][0]["owner"], texts(&shown["odd"])), (&OTHER.into(), vec![]));
 }
 
-/// A writer waits until the key of such a lock expires, so an operator must see the key.
+/// A read-write lock without holders blocks writers until its key expires. So an operator must see
+/// the key.
 #[test]
 fn show_marks_a_read_write_lock_without_holders() {
     let redis = Redis::start();

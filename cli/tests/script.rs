@@ -208,7 +208,7 @@ fn forced_release_of_permits_or_a_map_returns_65() {
     assert!(ended.err.contains("the object is of the kind expirable semaphore"), "{}", ended.err);
     assert!(ended.err.contains("see docs/guide/runbook.md"), "{}", ended.err);
 
-    // A hash of another program is no lock either.
+    // A hash of another program is not a lock, so it cannot be released by force.
     redis.command(&["HSET", "settings", "color", "red"]);
     let ended = leasehold(&redis, &["unlock", "--force", "--yes", "settings"]).ended();
     assert!(ended.code == 65 && ended.err.contains("of the kind map"), "{}", ended.err);

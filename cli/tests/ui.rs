@@ -211,7 +211,7 @@ fn ui_forced_release_needs_the_option_a_token_and_the_origin() {
         ("Origin", None),
         ("Origin", Some("null")),
         ("Origin", Some("http://evil.example")),
-        // This is a site on another port of this machine.
+        // A site on another port of this machine.
         ("Origin", Some("http://127.0.0.1:1")),
         ("Content-Type", Some("text/plain")),
         ("Content-Type", None),

@@ -22,8 +22,8 @@ pub trait Servers {
     /// The server that has `name` now.
     fn at(&self, name: &str) -> impl Deref<Target = Redis>;
 
-    /// Waits until the replicas have the data of `name`, because Redisson reads from replicas
-    /// whether a lock is held, and for how long.
+    /// Waits until the replicas have the data of `name`. Redisson reads the state of a lock from
+    /// replicas.
     fn in_step(&self, name: &str);
 
     /// The name of the table row for `kind` and `what`.

@@ -25,8 +25,7 @@ fn queues(redis: &Redis, thread: &Thread) -> Pending {
     waiting
 }
 
-/// Asserts that each owner in the queue has a deadline in the future, and that no other owner has a
-/// deadline.
+/// Asserts that the owners in the queue, and no others, have a deadline in the future.
 fn is_whole(redis: &Redis) {
     let now = redis.command(&["TIME"]);
     let now = now.texts()[0].parse::<f64>().unwrap() * 1_000.0;
@@ -165,8 +164,8 @@ fn killed_java_waiter_leaves_the_fair_queue_after_its_timeout() {
     both.java.kill();
     drop(dead);
 
-    // The dead waiter is dropped at its deadline. This is the rest of the lease plus the timeout of
-    // the waiter.
+    // The dead waiter is dropped at its deadline. This deadline is the sum of the rest of the lease
+    // and the timeout of the waiter.
     let start = Instant::now();
     let entered = waiting.wait(SECOND * 20);
     assert!(entered.acquired());

@@ -82,7 +82,8 @@ async fn inspection_shows_an_object_for_each_redisson_key() {
     for name in client.names("*").await.unwrap() {
         objects.extend(client.inspect(&name).await.unwrap());
     }
-    // The lock of a key has a hash in its name, which depends on the codec. So replace this name.
+    // The lock of a key has a hash in its name, which depends on the codec. So the test replaces
+    // this name.
     let name_of = |it: &'_ Inspection| match it.key_of() {
         Some("orders") => OF_A_KEY.to_owned(),
         _ => it.name.as_str().to_owned(),

@@ -583,8 +583,9 @@ fn waiters_of_one_process_share_a_subscription() {
         };
         let (begun, ended) = match way {
             Way::RustToJava => (vec![CHANNEL.to_owned()], CHANNEL.to_owned()),
-            // Leasehold subscribes to its three channels by one command. So at any time, the
-            // difference of two counts of subscribers is the number of waiting Java clients.
+            // Leasehold subscribes to its three channels by one command. So the number of waiting
+            // Java clients is always the difference between the subscribers of Redisson's channel
+            // and of Leasehold's channel.
             Way::JavaToRust => {
                 let all = all_channels(both.rust.id());
                 (vec![all.clone()], all)

@@ -65,7 +65,7 @@ const SENT_AWAY: [(&str, &str); 4] = [
     ("nsupported command", "the server does not know HELLO: it may be a proxy"),
 ];
 
-/// Pairs of text endings. The first is about a server, and the second replaces it for a sentinel.
+/// The ending of a failure text for a server, and the ending that replaces it for a sentinel.
 const OF_SENTINELS: [(&str, &str); 7] = [
     (
         "user or password is wrong: WRONGPASS",
@@ -292,7 +292,7 @@ impl fmt::Display for ConnectFailure {
     }
 }
 
-/// Returns whether `place` is the address of the only sentinel in the text `server`.
+/// Returns whether the text `server` names one sentinel, and `place` is its address.
 fn is_the_only_sentinel(place: &str, server: &str) -> bool {
     server.strip_suffix(place).is_some_and(|before| before.ends_with(" of the sentinels "))
 }

@@ -131,7 +131,7 @@ pub enum Hazard {
     ChannelModeChanged,
     /// New connections to the address reach another server than the connection for commands.
     ServerMismatch,
-    /// Another address of the URL is also a primary.
+    /// The server at another address of the URL is also a primary.
     OtherPrimary {
         /// The address of the other primary.
         address: String,

@@ -109,7 +109,7 @@ pub fn unreadable(reply: &Value) -> Failure {
 mod tests {
     use super::*;
 
-    /// Formerly, a missing permission was not recognized in the words of some servers.
+    /// Former bug: a missing permission was not recognized in the words of some servers.
     #[test]
     fn rejection_within_a_script_is_recognized_by_its_code() {
         let place = "Error running script (call to f_0a): @user_script:8: ";

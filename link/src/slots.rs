@@ -1,6 +1,5 @@
 //! Computes the slot of a key or a channel in a cluster.
 
-/// The number of slots of a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
 /// Returns the slot of a key, or of a sharded channel.

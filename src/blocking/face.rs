@@ -162,7 +162,7 @@ macro_rules! sets {
 }
 
 /// Writes methods that block and consume a guard. If a task of an async runtime calls such a
-/// method, a background task ends the hold. For this case, the docs say that the task `$instead`.
+/// method, a background task ends the hold. In the docs, `$instead` says what the task does.
 macro_rules! ends {
     ($of:ident, $object:tt, $instead:literal:
         $(fn $name:ident($($arg:ident: $type:ty),*); $($example:literal)+)+

@@ -412,8 +412,8 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    /// In an earlier version, a thread waited for itself if it had lost its write hold, still had a
-    /// read hold, and acquired the write side again.
+    /// Former bug: a thread that had lost its write hold, and still had a read hold, acquired the
+    /// write side again, and so waited for itself.
     #[test]
     fn thread_with_a_read_hold_cannot_reacquire_its_lost_write_hold() {
         let store = MemoryStore::new();
@@ -430,8 +430,8 @@ mod tests {
         prices.write().acquire().unwrap().release().unwrap().into_result().unwrap();
     }
 
-    /// In an earlier version, a reentry with a timeout waited too long. The reentry waited for
-    /// replicas without regard to the timeout, and for a reply of the store until the lease ended.
+    /// Former bug: a reentry with a timeout waited too long. The reentry waited for replicas
+    /// without regard to the timeout, and for a reply of the store until the lease ended.
     #[test]
     fn reentry_waits_no_longer_than_its_timeout() {
         const LONG: Duration = Duration::from_secs(30);
@@ -457,7 +457,7 @@ mod tests {
         assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
     }
 
-    /// In an earlier version, a reentry did not wait for the replicas that it required.
+    /// Former bug: a reentry did not wait for the replicas that it required.
     #[test]
     fn reentry_with_more_replicas_needs_their_acknowledgement() {
         let store = MemoryStore::new();

@@ -50,8 +50,8 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
 /// [`new`](Self::new) is for objects of one class, whose fields are texts, numbers and booleans.
 /// [`plain`](Self::plain) is for values without a class of their own: texts, booleans and numbers.
 /// With `plain`, Java reads a whole number that fits into an `i32` as an `Integer`, and a greater
-/// number as a `Long`. For a Java map of `Long`, use `TaggedJson::new("java.lang.Long")`. `plain`
-/// and this codec reject a number above `i64::MAX`, which is the maximum of a `Long`.
+/// number as a `Long`. For a Java map of `Long`, use `TaggedJson::new("java.lang.Long")`. Both
+/// codecs reject a number above `i64::MAX`, which is the maximum of a `Long`.
 ///
 /// In Java's format, an object within an object names its own class. This codec knows only one
 /// class, so it rejects nested objects and lists. For such data, use [`Json`] in Rust and

@@ -27,8 +27,8 @@ const BOOLEAN: u8 = 5;
 const LONG: u8 = 9;
 const DOUBLE: u8 = 10;
 
-/// Kryo writes an ASCII text without its length if the text has two characters at least, and this
-/// number of characters at most.
+/// Kryo writes an ASCII text of at least two characters, and at most this number of characters,
+/// without its length.
 const SHORT: usize = 32;
 
 impl Codec<String> for Kryo5Text {

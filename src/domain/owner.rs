@@ -176,7 +176,7 @@ mod tests {
         assert!(!identity.is_of(&Owner::new("a").unwrap()));
     }
 
-    /// Once, a hash field of another program put newlines into errors and logs.
+    /// Former bug: a hash field of another program put newlines into errors and logs.
     #[test]
     fn owner_is_printed_on_one_line() {
         let owner = Owner::new("a\nb\u{1b}[31m").unwrap();

@@ -34,8 +34,8 @@ pub enum WaitStrategy {
     /// in yield windows of 2 to 16 ms. So choose short intervals. With intervals of 100 ms, the
     /// wait takes about five seconds on average, and has no bound.
     ///
-    /// While one task of a client polls for a name, the other waiters of this client for the name
-    /// send no requests of their own. So use one strategy for each name.
+    /// While one task of a client polls for a name, the other tasks of this client that wait for
+    /// the name send no requests. So use one strategy for each name.
     Polling {
         /// The first interval.
         initial: Duration,

@@ -43,7 +43,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Notes that a caller begins a request. The caller then checks whether the client is shut
+    /// Records that a caller begins a request. The caller then checks whether the client is shut
     /// down. This memory fence and that of `asking` ensure that either the caller notices the
     /// shutdown, or the shutdown counts the caller.
     pub(super) fn begins_to_ask(&self) {
@@ -51,15 +51,15 @@ impl Core {
         fence(Ordering::SeqCst);
     }
 
-    /// Notes that a request of a caller is over. If the store granted the request, the grant has
+    /// Records that a request of a caller is over. If the store granted the request, the grant has
     /// already become a hold or a pending release.
     pub(super) fn has_asked(&self) {
         self.asking.fetch_sub(1, Ordering::Release);
     }
 
-    /// Notes that the store has replied to the release of `claim`. The last request of the release
-    /// was sent at `asked_at`, after `moves` replacements of a server. If a server was replaced
-    /// since then, the release is repeated, because the new server may not have received it.
+    /// Records that the store has replied to the release of `claim`. The last request of the
+    /// release was sent at `asked_at`, after `moves` replacements of a server. If a server was
+    /// replaced since then, the release is repeated, because the new server may have missed it.
     pub(super) fn has_released(
         &self,
         claim: &Claim,
@@ -72,7 +72,7 @@ impl Core {
         }
     }
 
-    /// Notes that a server was replaced, and repeats releases that the new server may not have
+    /// Records that a server was replaced, and repeats releases that the new server may not have
     /// received. If a release completes at the same time, either `has_released` reads the new
     /// number of moves, or this function repeats the release.
     pub(super) fn has_moved(&self) {

@@ -52,7 +52,7 @@ mod tests {
         assert!(rests.now_or_never().is_some());
     }
 
-    /// Once, after a failover, a released lock stayed held for a *ttl* at the new server.
+    /// Former bug: after a failover, a released lock stayed held for a *ttl* at the new server.
     #[tokio::test(start_paused = true)]
     async fn release_missed_by_a_new_server_is_repeated() {
         for dropped in [true, false] {
@@ -101,8 +101,8 @@ mod tests {
         assert!(next.is_held());
     }
 
-    /// Once, a release was in flight when the server was replaced. The client did not repeat the
-    /// release, because the releasing task was polled only after the replacement.
+    /// Former bug: a release was in flight when the server was replaced. The client did not repeat
+    /// the release, because the releasing task was polled only after the replacement.
     #[tokio::test(start_paused = true)]
     async fn release_in_flight_is_repeated_at_the_new_server() {
         let memory = MemoryStore::new();
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 
-    /// Once, each `Event::Moved` queued all recent releases again, even if they were still queued.
+    /// Former bug: each `Event::Moved` queued all recent releases, even those still queued.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_is_queued_once_for_several_server_changes() {
         let memory = MemoryStore::new();
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(engine.core.pending.listed(), 0);
     }
 
-    /// Once, the client repeated a release at a new server. When this server was replaced, too, the
-    /// client had forgotten the release, because a later release made it look too old.
+    /// Former bug: the client repeated a release at a new server. When this server was replaced,
+    /// too, the client had forgotten the release, because a later release made it look too old.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_survives_a_second_change_of_server() {
         const LONG: Duration = Duration::from_secs(120);
@@ -174,8 +174,8 @@ mod tests {
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 
-    /// Once, the client noted a release with the time of its first request. The client then forgot
-    /// this release when it noted a later release.
+    /// Former bug: the client recorded a release with the time of its first request. The client
+    /// then forgot this release when it recorded a later release.
     #[tokio::test(start_paused = true)]
     async fn release_that_took_long_is_repeated_at_a_new_server() {
         const LONG: Duration = Duration::from_secs(120);

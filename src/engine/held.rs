@@ -141,7 +141,7 @@ impl Watch {
         &self.hold.grant.claim
     }
 
-    /// Notes that the grant must not be handed off, because the caller may use the owner of this
+    /// Records that the grant must not be handed off, because the caller may use the owner of this
     /// hold in other requests.
     pub(crate) fn forbid_handoff(&self) {
         self.hold.forbid_handoff();
@@ -151,12 +151,12 @@ impl Watch {
         self.hold.grant.element.as_ref()
     }
 
-    /// Notes `ending`, which decides where the claimed element goes when the hold ends.
+    /// Records `ending`, which decides where the claimed element goes when the hold ends.
     pub(crate) fn note_ending(&self, ending: Ending) {
         self.hold.note_ending(ending);
     }
 
-    /// Notes that the owner of this write hold gets a read hold, too.
+    /// Records that the owner of this write hold gets a read hold, too.
     pub(crate) fn note_read_under_write(&self) {
         self.hold.note_read_under_write();
     }
@@ -305,8 +305,8 @@ mod tests {
 
     use super::*;
 
-    /// Once, the client sent a new number of shares, and the store replied that the hold was lost.
-    /// The client treated this reply as a success.
+    /// Former bug: the client sent a new number of shares, and the store replied that the hold was
+    /// lost. The client treated this reply as a success.
     #[tokio::test(start_paused = true)]
     async fn release_of_a_lost_hold_reports_the_loss_to_all_its_guards() {
         for dropped in [true, false] {
@@ -430,8 +430,8 @@ mod tests {
         }
     }
 
-    /// Once, if the server rejected the login, the client retried a reentry until the lease ended,
-    /// as it retries a pending release.
+    /// Former bug: if the server rejected the login, the client retried a reentry until the lease
+    /// ended, as it retries a pending release.
     #[tokio::test(start_paused = true)]
     async fn reentry_returns_a_rejected_login_at_once() {
         let store = MemoryStore::new();

@@ -50,7 +50,7 @@ pub(crate) struct Hold {
     pub(super) reason: Option<Arc<str>>,
     state: Mutex<State>,
     /// Whether the owner of this write hold also has a read hold. The read hold may keep the lock
-    /// in the store after the lease of the write hold.
+    /// in the store after the lease of the write hold has ended.
     read_under_write: AtomicBool,
     shares: AtomicU32,
     counters: Arc<Counters>,
@@ -151,7 +151,7 @@ impl Hold {
         Instant::from(self.state.lock().asked_at) + self.grant.claim.ttl
     }
 
-    /// Notes that a renewal is sent at `now`.
+    /// Records that a renewal is sent at `now`.
     pub(crate) fn asks(&self, now: Instant) {
         if self.renewed {
             self.state.lock().asked_at = now.into();
@@ -181,10 +181,10 @@ impl Hold {
         }
     }
 
-    /// Returns how long to send no request for the name after a release at `now`. If other waiters
-    /// are known, there is no such pause. After short holds, the client pauses only once in
-    /// [`HOLD_BACK_ONE_IN`] times. The number of the grant decides when, because a counter would
-    /// fail for a client that alternates between names.
+    /// Returns how long to send no request for the name after a release at `now`. In this time,
+    /// busy-polling clients can acquire. If other waiters are known, there is no such pause. After
+    /// short holds, the client pauses once in [`HOLD_BACK_ONE_IN`] times. The number of the grant
+    /// decides when, because a counter fails for a client that alternates between names.
     pub(super) fn hold_back_time(&self, now: Instant) -> Option<Duration> {
         if self.object().traits().waiter_record != WaiterRecord::QueueEntry || self.grant.contended
         {
@@ -199,7 +199,7 @@ impl Hold {
         (rest >= SHORTEST_HOLD_BACK).then(|| rest.min(LONGEST_HOLD_BACK))
     }
 
-    /// Notes `ending`, which decides where the claimed element goes when the hold ends.
+    /// Records `ending`, which decides where the claimed element goes when the hold ends.
     pub(super) fn note_ending(&self, ending: Ending) {
         self.state.lock().ending = Some(ending);
     }
@@ -241,7 +241,7 @@ impl Hold {
         Err(reason)
     }
 
-    /// Notes that the store executed the renewal that was sent at `asked_at`.
+    /// Records that the store executed the renewal that was sent at `asked_at`.
     pub(crate) fn renewed(&self, asked_at: Instant, now: Instant) {
         if self.remaining(now).is_err() {
             return;
@@ -257,7 +257,7 @@ impl Hold {
         }
     }
 
-    /// Notes that a guarded write is sent at `now`, unless the hold is over. The grant is not
+    /// Records that a guarded write is sent at `now`, unless the hold is over. The grant is not
     /// handed off until the write has its reply.
     pub(super) fn writes(&self, now: Instant) -> Result<(), LostReason> {
         self.remaining(now)?;
@@ -268,7 +268,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Notes that one guarded write is no longer in flight.
+    /// Records that one guarded write is no longer in flight.
     pub(super) fn write_answered(&self) {
         self.state.lock().writes -= 1;
     }
@@ -279,14 +279,14 @@ impl Hold {
         self.state.lock().replication.after(moves)
     }
 
-    /// Notes that this number of replicas had the grant after `moves` replacements of a server.
+    /// Records that this number of replicas had the grant after `moves` replacements of a server.
     pub(super) fn is_replicated(&self, replicas: u32, moves: u64) {
         let mut state = self.state.lock();
         let most = state.replication.after(moves).max(replicas);
         state.replication = ReplicationStatus::counted(most, moves);
     }
 
-    /// Notes that a renewal failed. The store may or may not have executed it.
+    /// Records that a renewal failed. The store may or may not have executed it.
     pub(crate) fn doubt(&self) {
         let first = !std::mem::replace(&mut self.state.lock().doubted, true);
         if first {
@@ -324,7 +324,7 @@ impl Hold {
     }
 
     /// Ends the hold as released, if its grant can be handed off. The next hold must be able to use
-    /// the grant without a change in the store, and the local budget must not be spent. Returns
+    /// the grant without a change in the store, and the local budget must allow a hand-off. Returns
     /// whether the hold ended.
     pub(super) fn pass_on(&self, now: Instant) -> bool {
         let state = self.state.lock();
@@ -366,13 +366,13 @@ impl Hold {
         lasts && fresh && sound && state.writes == 0
     }
 
-    /// Notes that the grant must not be handed off: its owner may be used for more than this hold.
+    /// Forbids a hand-off of the grant, because its owner may be used for more than this hold.
     pub(super) fn forbid_handoff(&self) {
         self.state.lock().more += 1;
     }
 
-    /// Notes a read hold of the same owner. The read hold may keep the lock in the store after the
-    /// lease of this hold. So the grant of this hold is not handed off.
+    /// Records a read hold of the same owner. The read hold may keep the lock in the store after
+    /// the lease of this hold has ended. So the grant of this hold is not handed off.
     pub(super) fn note_read_under_write(&self) {
         self.read_under_write.store(true, Ordering::Release);
         self.forbid_handoff();
@@ -433,7 +433,7 @@ impl Hold {
         }
     }
 
-    /// Notes that the store no longer has the hold, or will end the hold without a request.
+    /// Records that the store no longer has the hold, or will end the hold without a request.
     pub(super) fn is_released_in_store(&self) {
         let mut state = self.state.lock();
         state.is_released_in_store = true;

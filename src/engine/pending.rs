@@ -37,8 +37,8 @@ pub(crate) struct Withdrawal {
     /// The number of the grant, if it became a hold. The watchdog may still renew this grant.
     pub(crate) grant: Option<u64>,
     pub(crate) mode: ReleaseMode,
-    /// When the lease in the store is over. The lease of a request in flight begins when the store
-    /// executes the request, so this end includes the time until then.
+    /// The latest end of the lease in the store. The lease of a request in flight begins at its
+    /// execution, up to `LATEST_EXECUTION` after the request was sent.
     pub(crate) until: Instant,
     /// If a request may still be in flight: how often the release has already run. The release runs
     /// again, because the store may execute that request later.
@@ -191,7 +191,7 @@ impl PendingReleases {
         Some((*number, pending.clone()))
     }
 
-    /// Notes that the release with this number has run. If `more` of this release is still to do,
+    /// Records that the release with this number has run. If `more` of this release is still to do,
     /// queues that part.
     pub(super) fn is_completed(&self, number: u64, more: Option<PendingRelease>) {
         let mut list = self.list.lock();

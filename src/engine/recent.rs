@@ -30,7 +30,7 @@ struct RecentRelease {
 }
 
 impl RecentReleases {
-    /// Notes that the store has replied to a release of `claim` that was sent at `asked_at`.
+    /// Records that the store has replied to a release of `claim` that was sent at `asked_at`.
     /// Returns whether the release is remembered. The list does not remember releases of permits
     /// without a lease, removals of queue entries (`Leave`), or releases that leave their permits
     /// acquired (`Forget`).
@@ -94,8 +94,8 @@ mod tests {
         assert_eq!(recent.may_be_held(at(65))[0].1, at(92));
     }
 
-    /// Once, a new primary kept a released write hold for as long as a read hold of the same owner
-    /// lasted.
+    /// Former bug: a new primary kept a released write hold for as long as a read hold of the same
+    /// owner lasted.
     #[test]
     fn recent_release_is_kept_for_the_longest_possible_lease() {
         let (recent, now) = (RecentReleases::default(), Instant::now());

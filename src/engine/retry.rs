@@ -14,7 +14,7 @@ pub(crate) struct Answered<T> {
     /// Whether an earlier request got no reply. The store may have executed that request before the
     /// request that got the reply.
     pub(crate) unsure: bool,
-    /// When the request with the reply was due, if it was not the first request.
+    /// When the retry that got the reply was due. `None` if the first request got the reply.
     pub(super) again_at: Option<Instant>,
 }
 

@@ -169,8 +169,8 @@ fn shutdown_while_tasks_wait_leaves_no_key() {
     }
 }
 
-/// Once, a waiter on a runtime that had ended started background tasks in an endless loop, because
-/// each task ended at once.
+/// Former bug: a waiter on a runtime that had ended started background tasks in an endless loop,
+/// because each task ended at once.
 #[test]
 fn waiter_of_a_dead_runtime_gets_an_error() {
     let store = MemoryStore::new();

@@ -29,9 +29,9 @@ pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// requests.
 pub(super) const LONGEST_SEATED_WAIT: Duration = Duration::from_millis(1_500);
 
-/// A waiter that has added its queue entry sends its next request after this time, plus a random
-/// part of up to a quarter. A release less than [`WARNED_AFTER`] after the entry notified only the
-/// first client in the wait queue, which may be dead.
+/// After a waiter has added its queue entry, it sends its next request after this time, plus a
+/// random part of up to a quarter. If the lock was released less than [`WARNED_AFTER`] after the
+/// entry, only the first client in the wait queue was notified, and this client may be dead.
 pub(super) const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// The longest wait without a subscription.
@@ -146,8 +146,8 @@ pub(super) const LOOK_AGAIN: [Duration; 3] =
 /// The pause before a rejected release of permits without a lease is sent again.
 pub(super) const REJECTED_RELEASE_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long completed releases are remembered while later releases complete. During this time, a
-/// primary that is being replaced may confirm a release that the new primary never receives. A
+/// A completed release is remembered until another release completes that was sent this much later.
+/// A primary that is being replaced may confirm a release that the new primary never receives. A
 /// cluster replaces a primary after 15 s, and the other nodes complete more releases meanwhile.
 pub(super) const RELEASES_KEPT: Duration = Duration::from_secs(30);
 

@@ -393,7 +393,7 @@ mod tests {
     use super::*;
     use crate::{Client, store::RedisStore};
 
-    /// In an earlier version, each waiter for an element sent four requests per second.
+    /// Former bug: each waiter for an element sent four requests per second.
     #[tokio::test(start_paused = true)]
     async fn polling_worker_sends_requests_at_its_own_interval() {
         let (twin, sent) = (Twin::new(7), Arc::new(AtomicU32::new(0)));

@@ -1,12 +1,12 @@
 //! Methods that several types have, with their documentation.
 //!
-//! The macros need two methods of a context of work, or of its field `$hold`: `time_left` returns
+//! The macros call two methods of a context of work, or of its field `$hold`: `time_left` returns
 //! the remaining time or the loss, and `named_loss` waits for the loss. A *group* is a multi-lock
 //! or a quorum lock. Its guard has the field `context`, and the method `release_after_run`.
 
-/// Writes `is_held` and `lost`. Each row has the code of the method for the value `$it`, and an
-/// example. `$example` and `$object` make the examples. `$of` is the type parameter of the guard,
-/// if the guard has one.
+/// Writes `is_held` and `lost`. Each row has the code of the method, in which `self` is called
+/// `$it` or `$the`, and an example. `$example` and `$object` make the examples. `$of` is the type
+/// parameter of the guard, if the guard has one.
 macro_rules! views {
     ($example:ident[$($object:tt)*] $(of $of:ident)?:
         fn is_held() -> bool = |$it:ident| $is_held:expr; $($held:expr),+;
@@ -38,7 +38,7 @@ macro_rules! views {
 }
 
 /// Writes the methods that a context and the guard of a group have. `$before` and `$after` surround
-/// a call in the examples. `$result` makes the result of `lost` from the loss.
+/// a call in the examples. The function `$result` converts the loss to the result of `lost`.
 macro_rules! hold_views {
     ($object:ident[$before:literal, $after:literal] $(.$hold:ident)*:
         $reason:ty = $result:expr, $returns:literal; $($lost:literal),+

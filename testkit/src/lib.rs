@@ -4,9 +4,10 @@
 //! also need a network that they can cut, and processes that die while they hold a lock. All of
 //! these are real: no mocks, no virtual time. The crate `leasehold-twin` has a simulated server.
 //!
-//! Start with [`Redis::start`]. Put a [`Proxy`] in front of it to break the network. Add a
-//! [replica](Redis::start_replica_of). Watch it with [`Redis::calls`] and [`Redis::monitor`]. Use a
-//! [`Helper`] for a process that dies. For data outside of Redis there is a [`Postgres`].
+//! Start with [`Redis::start`]. Put a [`Proxy`] in front of the server to break the network. Add a
+//! [replica](Redis::start_replica_of). Watch the server with [`Redis::calls`] and
+//! [`Redis::monitor`]. Use a [`Helper`] for a process that dies. For data outside of Redis there is
+//! a [`Postgres`].
 //!
 //! [`Sentinels`] are a master with replicas and sentinels. A [`Cluster`] is a Redis Cluster.
 //! Between servers and clients there may be [`Links`].

@@ -48,12 +48,13 @@ pub(crate) enum Kind {
     /// A single server.
     #[default]
     Alone,
-    /// One of several servers. It has a file for `CONFIG REWRITE`. All of these servers trust the
-    /// same authorities. If they use TLS for clients, they also use TLS among themselves.
+    /// A server of a deployment with several servers. It has a file for `CONFIG REWRITE`. All
+    /// servers of the deployment trust the same authorities. If they use TLS for clients, they also
+    /// use TLS among themselves.
     Member,
     /// A node of a cluster, with this `cluster-node-timeout` in milliseconds.
     Node(u128),
-    /// A Sentinel. It receives by commands which primary to watch.
+    /// A Sentinel. Commands set the primary that it watches.
     Sentinel,
 }
 

@@ -169,7 +169,7 @@ fn cut_black_hole_discards_its_bytes_and_closes_the_connection() {
     t.proxy.cut();
     assert_ne!(client.next_reply().unwrap_err().kind(), ErrorKind::WouldBlock);
 
-    // Bytes that were in the black hole when it was cut never arrive.
+    // The bytes that the black hole blocked before the cut never arrive.
     t.proxy.black_hole(false);
     assert_eq!(t.client().command(&["PING"]).text(), "PONG");
     assert!(t.redis.command(&["GET", "counter"]).is_nil());
@@ -295,7 +295,6 @@ fn linked() -> Sentinels {
     Sentinels::options().links().replicas(1).sentinels(1).down_after(LONG * 60).start()
 }
 
-/// Returns whether a replica is connected to its primary.
 fn is_connected(replica: &Redis) -> bool {
     replica.command(&["ROLE"]).list()[3].text() == "connected"
 }
@@ -319,7 +318,6 @@ impl Setup {
         Connection::try_open(self.proxy.port(), IMPATIENCE).unwrap()
     }
 
-    /// The value of the counter in the server.
     fn counter(&self) -> String {
         self.redis.command(&["GET", "counter"]).text().to_owned()
     }

@@ -75,7 +75,7 @@ fn missing_line_error_shows_the_received_lines() {
     assert!(message.contains("hello"), "{message}");
 }
 
-/// Starts a process that starts a server. Returns both.
+/// Starts a process that starts a server. Returns the process and the server.
 fn owner() -> (Helper, Server) {
     let owner = Helper::example("owner", &[]);
     let line = owner.next_line(LONG);

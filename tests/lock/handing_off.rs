@@ -75,8 +75,8 @@ async fn other_clients_see_an_unchanged_holder_during_hand_offs() {
     assert_eq!((holder.owner(), holder.count()), (guard.owner(), 1));
     assert_eq!(world.other_door().held_by(guard.owner()).await.unwrap(), 1);
 
-    // and the guard has no more remaining time than other clients see, because a hand-off renews no
-    // lease
+    // and the guard has at most the remaining time that other clients see, because a hand-off does
+    // not renew the lease
     let (theirs, ours) = (holder.remaining().unwrap(), guard.remaining().unwrap());
     assert!(ours <= theirs && theirs < secs(28), "{ours:?}, {theirs:?}");
     assert!(world.other_door().try_acquire().await.unwrap().is_none());

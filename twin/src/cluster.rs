@@ -248,7 +248,7 @@ async fn carry(cluster: Cluster, mut notices: UnboundedReceiver<Notice>) {
     }
 }
 
-/// Returns the state at the start. The primaries share the slots equally, and precede the replicas.
+/// Returns the state at the start. The primaries are the first nodes, and share the slots equally.
 fn first_map(nodes: &[Twin], primaries: usize, random: &mut fastrand::Rng) -> Map {
     let member = |(at, node): (usize, &Twin)| {
         let master = (at >= primaries).then(|| at % primaries);

@@ -90,8 +90,8 @@ impl Connection {
             return Step::Again;
         }
         let waits = core.faults.stopped && !self.arrived.is_empty();
-        // A disconnected client counts as idle even if it waits for replicas. The server then
-        // forgets the client, as Redis does.
+        // If a disconnected client waits for replicas, the server forgets the client, as Redis
+        // does.
         let idle = self.underway.is_empty() && !waits;
         let output = self.closing && self.leaving.is_empty();
         if (self.stream.is_none() && idle) || output {
@@ -120,7 +120,7 @@ impl Connection {
         moved
     }
 
-    /// Moves the client's sent bytes into transit.
+    /// Puts the bytes that the client has sent into transit to the server.
     fn receive(&mut self, core: &mut Core, length: usize) {
         let bytes = &self.scratch[..length];
         let delay = core.faults.requests;
@@ -174,7 +174,8 @@ impl Connection {
             match Pin::new(stream).poll_write(cx, &self.leaving[self.left..]) {
                 Poll::Pending => return moved,
                 Poll::Ready(Ok(length)) => self.left += length,
-                // The client has disconnected. The bytes that it sent before must still be read.
+                // The client has disconnected, so its replies are dropped. The bytes that it sent
+                // before must still be read.
                 Poll::Ready(Err(_)) => self.left = self.leaving.len(),
             }
             moved = true;

@@ -35,7 +35,7 @@ enum RuleSubject {
     Command(String),
 }
 
-/// Returns whether a command or a container with a name exists.
+/// A function that returns whether a command or a container of this name exists.
 pub(super) type Exists<'a> = &'a dyn Fn(&str) -> bool;
 
 impl User {

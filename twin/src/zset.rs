@@ -7,7 +7,6 @@ use std::{
 
 use super::number;
 
-/// A sorted set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Zset {
     scores: BTreeMap<Vec<u8>, f64>,
@@ -80,7 +79,6 @@ impl Zset {
     }
 }
 
-/// A range of scores.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     from: Bound,

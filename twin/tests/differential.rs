@@ -491,7 +491,7 @@ impl Own {
     }
 }
 
-/// Returns a key of the kind that the header names, or any key.
+/// Returns a key of the kind that the header calls `name`. If `odd` is true, returns any key.
 fn key(random: &mut Rng, name: &str, odd: bool) -> String {
     match name {
         _ if odd => pick(random, &KEYS),
@@ -505,7 +505,7 @@ fn key(random: &mut Rng, name: &str, odd: bool) -> String {
 
 const OWNERS: [&str; 3] = ["one:1", "one:2", "other:1"];
 
-/// Returns a value of the kind that the header names, or any value.
+/// Returns a value of the kind that the header calls `name`.
 fn argument(random: &mut Rng, name: &str) -> String {
     let owner = |random: &mut Rng| pick(random, &OWNERS);
     match name {

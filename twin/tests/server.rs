@@ -392,8 +392,8 @@ async fn wait_command_counts_replicas_that_have_all_written_data() {
     client.ask("SET a 1").await;
     let start = Instant::now();
     assert_eq!(client.ask("WAIT 0 0").await, ":0 ");
-    // A write reaches a replica after its delay, and the acknowledgement takes the same time: 2 ×
-    // 20 ms and 2 × 50 ms.
+    // A write reaches a replica after the delay of this replica, and the acknowledgement takes the
+    // same time. So the two `WAIT` take 2 × 20 ms and 2 × 50 ms.
     assert_eq!((client.ask("WAIT 1 1000").await.as_str(), start.elapsed()), (":1 ", ms(40)));
     assert_eq!((client.ask("WAIT 2 1000").await.as_str(), start.elapsed()), (":2 ", ms(100)));
     // There is no third replica, so `WAIT` ends after its timeout.

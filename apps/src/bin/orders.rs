@@ -23,7 +23,7 @@ use leasehold::{Client, Error, RunOutcome};
 use sqlx::{PgPool, query, query_scalar};
 use tokio::{net::TcpListener, time::sleep};
 
-/// The column `token` has the highest token that has read or written the row.
+/// The column `token` has the highest token of all holds that have used the row.
 pub(crate) const TABLE: &str = "CREATE TABLE IF NOT EXISTS orders (
     id bigint PRIMARY KEY, total bigint NOT NULL, token bigint NOT NULL DEFAULT 0)";
 

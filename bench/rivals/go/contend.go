@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// inside has the events under the lock, counted over all tasks of this process.
+// inside counts the acquisitions, hand-overs and overlaps of all tasks of this process.
 type inside struct {
 	occupied                           atomic.Bool
 	last, entries, handOvers, overlaps atomic.Int64

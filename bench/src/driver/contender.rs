@@ -63,7 +63,7 @@ pub(super) const REPLICATED: [Contender; 2] = [
     contender("raw-wait", LIMIT, Language::Rust),
 ];
 
-/// Plain locks of Leasehold: alone, and while other locks of the same client wait for replicas.
+/// Plain locks of Leasehold, with and without other locks of the client that wait for replicas.
 pub(super) const UNREPLICATED: [Contender; 2] = [
     contender("leasehold-beside", OURS, Language::Rust),
     contender("leasehold", LIMIT, Language::Rust),

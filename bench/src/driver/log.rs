@@ -75,8 +75,8 @@ impl VisitLog {
         shares
     }
 
-    /// The share of the process with the most acquisitions, and the share of the process with the
-    /// fewest, in percent.
+    /// The shares of two processes in percent: the process with the most acquisitions, and the
+    /// process with the fewest.
     pub(super) fn luckiest_and_unluckiest(&self) -> (f64, f64) {
         let percent = |entries: f64| entries / self.visits.len() as f64 * 100.0;
         let (least, most) = self

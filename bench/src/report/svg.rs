@@ -132,8 +132,8 @@ impl Axis {
     }
 }
 
-/// The distance between two ticks: 1, 2 or 5 times a power of ten, so that there are four to ten
-/// ticks.
+/// The distance between two ticks. It is 1, 2 or 5 times a power of ten, so that there are four to
+/// ten ticks.
 fn step(to: f64) -> f64 {
     let power = 10_f64.powf(to.log10().floor());
     match to / power {

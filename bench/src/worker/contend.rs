@@ -24,7 +24,7 @@ pub(super) struct ContendingTasks {
     pub(super) log: bool,
 }
 
-/// The events under the lock, counted over all tasks of this process.
+/// Counts the acquisitions, hand-overs and overlaps of all tasks of this process.
 #[derive(Default)]
 struct Inside {
     occupied: AtomicBool,

@@ -1,5 +1,5 @@
-//! The latency of the smallest operations. An operation that waits for one of these cannot be
-//! faster.
+//! The latency of the smallest operations, such as `PING`. An operation that contains a small
+//! operation cannot be faster.
 
 use std::time::{Duration, Instant};
 

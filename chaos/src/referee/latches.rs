@@ -18,8 +18,8 @@ pub(super) fn look(
     for hold in record.holds.values().filter(|it| it.name == object.name) {
         let Some(at) = hold.entered.or(hold.gave_up) else { continue };
         let process = &hold.process;
-        // If a failover loses the data of a latch, the latch is open. So a pass within a failover
-        // window is no violation.
+        // A failover that loses the data of a latch opens the latch. So in the windows after
+        // failovers, a task may pass too early.
         if hold.entered.is_some() && at < opened && !within(windows, at, at) {
             let what = format!("{process} passed `{object}`, which was closed");
             verdict.violations.push(Violation { at, what });
@@ -52,5 +52,6 @@ fn settled(record: &Record, from: Nanos) -> Nanos {
     during.map(|(_, end)| end).max().unwrap_or(from)
 }
 
-/// A lost message delays a waiter by four seconds. A busy machine does not double this delay.
+/// The longest correct wait at an open latch. A lost message delays a waiter by four seconds, and a
+/// busy machine does not double this delay.
 const BOUND: Duration = Duration::from_secs(8);

@@ -65,8 +65,9 @@ pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
     verdict
 }
 
-/// The names whose holds exclude holds of this object. These are the object itself, the multi-locks
-/// that contain it, its members, and the multi-locks that contain these members.
+/// The names whose holds exclude holds of `object`. These are `object` itself, and each multi-lock
+/// that has `object` as a member. If `object` is a multi-lock, these are also its members, and each
+/// multi-lock with one of these members.
 fn holding<'a>(objects: &'a [Object], object: &'a Object) -> BTreeSet<&'a str> {
     let multis = objects.iter().filter(|it| it.members.contains(&object.name));
     let members = object.members.iter().flat_map(|member| {
@@ -175,8 +176,8 @@ mod tests {
         assert_eq!(found(&record, Object::new(Kind::Lock, "a").replicated()).len(), 1);
     }
 
-    /// Former bug: if a new hold conflicted with several holders, the check excused the first
-    /// holder and did not check the other holders.
+    /// Former bug: if a new hold conflicted with several holders, the referee excused the first
+    /// conflict, and did not check the other conflicts.
     #[test]
     fn referee_checks_each_earlier_hold_that_a_new_hold_overlaps() {
         let both = [(Mode::Shared, 6, 11), (Mode::Shared, 7, 20), (Mode::Exclusive, 10, 20)];

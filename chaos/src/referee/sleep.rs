@@ -88,8 +88,9 @@ fn longest_free(busy: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> Option<Du
     (!longest.is_zero()).then_some(longest)
 }
 
-/// A lost message delays a waiter by four seconds. A busy machine does not double this delay.
+/// The longest correct wait for a free lock. A lost message delays a waiter by four seconds, and a
+/// busy machine does not double this delay.
 const BOUND: Duration = Duration::from_secs(8);
-/// The sum of the lease of a holder and the timeouts of three waiters, because a Redisson worker
-/// has three threads.
+/// How long a dead Redisson worker may block a queue. This is the sum of the lease of a holder and
+/// the timeouts of three waiters, because a Redisson worker has three threads.
 const QUEUED_DEAD: Duration = Duration::from_secs(13);

@@ -48,7 +48,7 @@ impl OnCluster {
         names.map(|it| &it.name).filter(is_there).cloned().collect()
     }
 
-    /// The objects whose name is a key.
+    /// The objects that have a key in Redis. A multi-lock has only the keys of its members.
     fn keys(&self) -> impl Iterator<Item = &Object> {
         self.objects.iter().filter(|it| it.kind != Kind::Multi)
     }

@@ -121,6 +121,6 @@ fn kill_connections<'a>(servers: impl IntoIterator<Item = &'a Redis>) {
 /// The names of the clients in the links: the worker with its own links, and all other clients.
 const CLIENTS: [&str; 2] = [APART, Links::CLIENTS];
 const APART: &str = "apart";
-/// The time after the end of a server's silence in which it may still be replaced.
+/// How long after the end of its silence a server may still be replaced.
 const LATE: Duration = Duration::from_millis(500);
 const FAILOVER: Duration = Duration::from_secs(30);

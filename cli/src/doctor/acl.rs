@@ -88,9 +88,10 @@ fn rules(is_cluster: bool) -> impl Iterator<Item = &'static str> {
     of("\n## Locks\n").chain(cluster).filter(|word| word.starts_with(['+', '~', '&']))
 }
 
-/// Replaces the example in `rule` by the key or the channel of `name`. Returns the rule, and calls
-/// that need this rule. A rule about a command does not change. For a rule about keys or channels,
-/// returns `None` if there is no name. The function `denying` says which call is checked.
+/// Returns `rule` for `name`, and calls that need this rule. In a rule about keys or channels, the
+/// key or the channel of `name` replaces the example. Without a name, returns `None` for such a
+/// rule. A rule about a command does not change. The function `denying` chooses the call that is
+/// checked.
 fn calls(rule: &str, name: Option<&str>) -> Option<(String, Vec<Vec<String>>)> {
     let (kind, pattern) = rule.split_at(1);
     if kind == "+" {

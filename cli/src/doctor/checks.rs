@@ -121,8 +121,7 @@ fn connections(report: &ServerReport) -> Vec<Finding> {
     timeout.into_iter().chain(keepalive).collect()
 }
 
-/// Returns findings from the health report of the client, such as the reason why no lock can be
-/// acquired.
+/// Returns findings from the health report, such as the reason why no lock can be acquired.
 pub(super) fn of_health(health: &Health, reports: &[ServerReport]) -> Vec<Finding> {
     let has_limit = reports.iter().any(|it| it.info.get("maxmemory").is_some_and(|it| it != "0"));
     let hazards = health.findings.iter().map(|finding| {
@@ -141,7 +140,7 @@ pub(super) fn of_health(health: &Health, reports: &[ServerReport]) -> Vec<Findin
 
 fn severity(hazard: &Hazard, has_limit: bool) -> super::Severity {
     match hazard {
-        // Without a limit of memory, the server evicts nothing.
+        // Without `maxmemory`, the server evicts nothing.
         Hazard::Evicts { .. } if !has_limit => Warning,
         Hazard::Evicts { .. }
         | Hazard::Replica
@@ -157,8 +156,8 @@ fn severity(hazard: &Hazard, has_limit: bool) -> super::Severity {
     }
 }
 
-/// Compares sorted round trips with the lease. A renewal is due at a third of the lease, so at
-/// least two round trips must fit into the rest.
+/// Compares sorted round trips with the lease. A renewal is due after a third of the lease. Two
+/// round trips must fit into the rest, so that a failed renewal can be retried.
 pub(super) fn of_latency(round_trips: &[Duration], ttl: Duration) -> Option<Finding> {
     let (median, slowest) = (round_trips.get(round_trips.len() / 2)?, round_trips.last()?);
     let text = format!("round trip {median:.1?}, slowest {slowest:.1?}, for leases of {ttl:?}");

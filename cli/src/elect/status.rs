@@ -75,8 +75,8 @@ impl Status {
         if as_json {
             return format!("{json}\n");
         }
-        // A leading Redisson client publishes no value, so the line names the owner instead. If
-        // nobody leads, there is no term.
+        // A leading Redisson client publishes no value, so the line has its owner instead. If
+        // nobody leads, the line is `- -`.
         let leader = json["leader"].as_str().or_else(|| json["owner"].as_str()).unwrap_or("-");
         let leader = on_one_line(leader);
         match json["term"].as_u64() {

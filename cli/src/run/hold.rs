@@ -103,7 +103,7 @@ pub(super) enum Acquired {
     Hold(Hold),
     /// Another owner holds the lock, or all permits are held.
     Busy,
-    /// A command has already started in this period, which ends after this time.
+    /// A command has already started in this period. The value is the rest of the period.
     Done(Duration),
 }
 

@@ -40,7 +40,7 @@ use crate::{
     signals::{self, Signals},
 };
 
-/// How long a release may take after the command has ended or a signal has ended the wait.
+/// The longest time for pending releases at the end of this process.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The application name that other clients and `show` display for this process.
@@ -50,7 +50,8 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 
-/// How often this process checks the group of a stopped command after the command itself has ended.
+/// The interval at which the group of a stopped command is checked, after the command itself has
+/// ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -231,7 +232,7 @@ async fn attend(
                 }
             }
             reason = &mut lost, if stopped.is_none() => {
-                // If the lease has expired, there is no grace period.
+                // An expired lease leaves no time for a grace period.
                 let grace = if reason == LostReason::NotOwned { grace } else { Duration::ZERO };
                 stopped = Some(stop(job, command, &reason.to_string()));
                 kill_at = Some(Instant::now() + grace);

@@ -89,8 +89,8 @@ impl Watcher {
     }
 }
 
-/// Runs until the input of the watcher ends or a deadline passes. Then kills the command, if the
-/// input has named one.
+/// Runs until the input of the watcher ends or a deadline passes. Then kills the command that the
+/// input has named last, if any.
 pub(crate) fn watch(_: impl Iterator<Item = OsString>) -> ExitCode {
     let (mut text, mut order) = (Vec::new(), None::<Order>);
     loop {

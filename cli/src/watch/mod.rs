@@ -202,7 +202,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Continues the pass over the keys. This round began at `began`.
+    /// Continues the pass over the keys, in the round that began at `began`.
     async fn search(&mut self, began: Duration, until: Instant) -> Result<(), Error> {
         loop {
             let mut names = self.client.next_names(&self.pattern, &mut self.cursor).await?;

@@ -133,8 +133,8 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// Returns whether the lease runs down without a renewal. A watchdog renews a lease when two
-    /// thirds of the lease are left.
+    /// Returns whether the lease runs down without a renewal. A watchdog renews when two thirds of
+    /// the lease are left, so less than one third means that renewals fail.
     fn is_not_renewed(&self) -> bool {
         self.remaining.zip(self.longest).is_some_and(|(left, longest)| left < longest / 3)
     }
@@ -337,7 +337,7 @@ impl Table {
             }
             self.rows.remove(&name);
         }
-        // A hold is new only if the table had all objects before. During the first pass, or after
+        // If the table had all objects before, the hold is new. During the first pass, or after
         // some objects were left out, the hold may be old.
         let is_new = self.whole.is_some() && self.floor.is_none();
         let mut row = Row {

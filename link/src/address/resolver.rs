@@ -169,7 +169,7 @@ mod tests {
         listening().0
     }
 
-    /// Formerly, the client tried only the first address until the timeout.
+    /// Former bug: the client tried only the first address until the timeout.
     #[tokio::test]
     async fn connect_is_not_delayed_by_silent_or_refusing_addresses() {
         let ((open, _listener), (silent, _waiting)) = (listening(), silent());
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(no_address.to_string(), "the host name has no address");
     }
 
-    /// Formerly, each timed-out attempt left a blocked thread, until the runtime had no thread
+    /// Former bug: each timed-out attempt left a blocked thread, until the runtime had no thread
     /// left. A limit shared by all hosts did not help, because one silent host then delayed all
     /// other hosts.
     #[tokio::test]

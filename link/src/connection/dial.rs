@@ -61,7 +61,7 @@ pub(crate) struct Dialer {
     client_name: String,
     preloads: Vec<Preload>,
     limit: Duration,
-    /// Whether the server is one of several, and another server has accepted the login.
+    /// Whether another node of the same cluster has accepted the login.
     earlier_login: bool,
     /// Counts lost connections.
     on_loss: OnLoss,
@@ -116,7 +116,7 @@ impl Dialer {
         }
     }
 
-    /// Notes that another node of the cluster has accepted the login.
+    /// Records that another node of the cluster has accepted the login.
     pub(crate) fn after_earlier_login(self) -> Self {
         Self { earlier_login: true, ..self }
     }
@@ -129,7 +129,7 @@ impl Dialer {
         (self.on_loss)(server, traffic);
     }
 
-    /// Returns where the server is, as the URL names it: its address, or its sentinels.
+    /// Returns the address of the server, or the sentinels that name its address.
     pub(crate) fn place(&self) -> String {
         self.discovery.to_string()
     }
@@ -150,7 +150,7 @@ impl Dialer {
         self.discovery.may_change()
     }
 
-    /// Checks the roles of the servers at the other addresses, and notes the primaries.
+    /// Checks the roles of the servers at the other addresses, and records the primaries.
     pub(crate) async fn check_other_addresses(&self) {
         let others = self.discovery.other_addresses();
         let asked = join_all(others.iter().map(|it| self.is_primary(it))).await;
@@ -233,7 +233,7 @@ impl Dialer {
         asked.map(|replies| (replies, about)).map_err(|failure| self.error(failure))
     }
 
-    /// Returns the failure if no server at `addresses` has replied in time.
+    /// Returns the failure for servers at `addresses` that have not replied in time.
     fn silence(&self, addresses: &[Address]) -> ConnectFailure {
         let silent = |it: &Address| match self.discovery.origin(it) {
             Some(origin) => {

@@ -88,8 +88,8 @@ impl Link {
     }
 
     /// Lets calls fail at once if the server rejects the login. By default, calls wait until a
-    /// login succeeds. A cluster uses this function. Another node has accepted the login, so this
-    /// node probably lacks the user, and waiting does not help.
+    /// login succeeds. For a node of a cluster, this wait does not help: other nodes have accepted
+    /// the login, so this node probably lacks the user.
     pub(crate) fn reporting_rejection(mut self) -> Self {
         self.reports_rejection = true;
         self

@@ -21,12 +21,12 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// Notes that the connection is down since `now`, unless it was already down.
+    /// Records that the connection has been down since `now`, unless it was already down.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.lost_at.get_or_insert(now);
     }
 
-    /// Notes a loss. If it is time to log, returns the number of losses since the last log line.
+    /// Records a loss. If it is time to log, returns the number of losses since the last log line.
     pub(crate) fn lost(&mut self, now: Instant) -> Option<u32> {
         self.lost_at = Some(now);
         self.losses += 1;
@@ -34,7 +34,7 @@ impl Reports {
         self.logged.then(|| std::mem::take(&mut self.losses))
     }
 
-    /// Notes that the connection is still down. If it is time to log, returns for how long the
+    /// Records that the connection is still down. If it is time to log, returns for how long the
     /// connection has been down. A rejected login is logged at once, because the log line about the
     /// loss does not mention it. Such a log line comes at most once in each log interval.
     pub(super) fn still_lost(&mut self, now: Instant, rejected: bool) -> Option<Duration> {
@@ -47,7 +47,7 @@ impl Reports {
         due.then(|| self.lost_for(now))
     }
 
-    /// Notes that the connection is restored. If the loss was logged, returns how long the loss
+    /// Records that the connection is restored. If the loss was logged, returns how long the loss
     /// lasted.
     pub(crate) fn back(&mut self, now: Instant) -> Option<Duration> {
         let lost_for = self.lost_for(now);

@@ -156,7 +156,7 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Returns a supervisor for the connection of `state`, or `None` if one runs. Clears the
-    /// failure that an earlier supervisor noted, because its cause may be gone.
+    /// failure that an earlier supervisor recorded, because its cause may be gone.
     pub(crate) fn of(
         state: &Arc<State>,
         dialer: &Arc<Dialer>,

@@ -159,7 +159,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Waits until sentinels name another primary than `addresses`, and returns its address.
+    /// Waits until the sentinels name a primary that is not at `addresses`. Returns its address.
     pub(crate) async fn leaves(&self, addresses: &[Address]) -> Address {
         match (&self.sentinels, addresses) {
             (Some(sentinels), [address]) => sentinels.another_than(address).await,
@@ -201,26 +201,26 @@ impl PrimaryDiscovery {
         self.others.lock().contains(address)
     }
 
-    /// Notes the other addresses whose servers are also primaries now.
+    /// Records the other addresses whose servers are also primaries now.
     pub(crate) fn found(&self, others: Vec<String>) {
         *self.others.lock() = others;
     }
 
-    /// Notes that commands go to the server `met`.
+    /// Records that commands go to the server `met`.
     pub(crate) fn set_command_server(&self, met: &About) {
         self.reached_other_server.store(false, Ordering::Relaxed);
         self.leader.set(Leader { server: met.server.clone(), run_id: met.run_id.clone() });
     }
 
-    /// Notes that the connection for commands is down. Until this connection is up again, other
+    /// Records that the connection for commands is down. Until this connection is up again, other
     /// connections may lead to any server. One of them may be the first to reach the new primary.
     pub(crate) fn clear_command_server(&self) {
         let server = self.leader.read(|it| it.server.clone());
         self.leader.set(Leader { server, run_id: None });
     }
 
-    /// Waits until commands go to another server than `met`, the server of another connection. A
-    /// DNS name may have changed between the two connection attempts.
+    /// Waits until commands go to another server than `met`, the server of this connection. For
+    /// example, a DNS name has changed since this connection was made.
     pub(crate) async fn until_moved(&self, met: &About) -> Ending {
         let Some(own) = &met.run_id else { return pending().await };
         let until_moved = |leader: &Leader| leader.is_another(own);
@@ -262,7 +262,7 @@ impl PrimaryDiscovery {
         sleep(spread((since.unwrap_or_default() / PART).clamp(EACH, SELDOM))).await;
     }
 
-    /// Notes a new connection to the server `about`.
+    /// Records a new connection to the server `about`.
     pub(crate) fn connected(&self, about: &About) {
         match about.role {
             Some(Role::Replica) => {
@@ -284,7 +284,7 @@ impl PrimaryDiscovery {
         self.may_change() && self.met_primary.load(Ordering::Relaxed)
     }
 
-    /// Notes a rejection, which may show that the server is no longer the primary.
+    /// Records a rejection, which may show that the server is no longer the primary.
     pub(crate) fn refused(&self, refusal: &ServerError) {
         let suspicious = match self.may_change() {
             true => cannot_be_primary(refusal),

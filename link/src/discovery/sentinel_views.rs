@@ -35,7 +35,7 @@ struct SentinelView {
     report: Option<(ReportedPrimary, Instant)>,
     failure: Option<ConnectFailure>,
     at: Instant,
-    /// The numbers of sentinels that this sentinel has reported.
+    /// How many sentinels exist and reply, according to this sentinel.
     quorum: Option<SentinelQuorum>,
     /// The run id of the sentinel. Two addresses with the same run id lead to one sentinel.
     id: Option<String>,
@@ -79,7 +79,7 @@ impl SentinelViews {
         self.record_failure(sentinel, why, now)
     }
 
-    /// Records the numbers of sentinels that `sentinel` reports, and its run id. The caller must
+    /// Records how many sentinels `sentinel` reports, and the run id of `sentinel`. The caller must
     /// call `record_report` first.
     pub(super) fn record_quorum(
         &mut self,
@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Formerly, a sentinel with two addresses counted as two, so its vote was no majority.
+    /// Former bug: a sentinel with two addresses counted as two, so its vote was no majority.
     #[test]
     fn single_sentinel_with_two_addresses_is_a_majority() {
         let now = Instant::now();

@@ -460,7 +460,7 @@ impl Sentinels {
         Ok(ReportedPrimary { master, epoch })
     }
 
-    /// Notes that the translation returned `master` for `announced`.
+    /// Records that the translation returned `master` for `announced`.
     fn note_origin(&self, master: &Address, announced: Address) {
         let made_of = &mut self.known.lock().made_of;
         if *master != announced && made_of.len() < MOST {
@@ -468,7 +468,7 @@ impl Sentinels {
         }
     }
 
-    /// Notes the sentinels that one sentinel lists.
+    /// Records the sentinels that one sentinel lists.
     fn note_others(&self, sentinels: &Value) {
         let Value::Array(sentinels) = sentinels else { return };
         for sentinel in sentinels {
@@ -504,7 +504,7 @@ impl fmt::Debug for Sentinels {
     }
 }
 
-/// Counts the sentinels that one sentinel lists, and those of them that it considers up.
+/// Counts the sentinels that one sentinel lists, and how many of them it considers up.
 fn sentinel_quorum(master: &Value, others: &Value) -> Option<SentinelQuorum> {
     let Value::Array(others) = others else { return None };
     let is_down = |other: &Value| {

@@ -129,7 +129,7 @@ impl Scan {
         }
     }
 
-    /// Notes the lengths that `line` declares.
+    /// Records the lengths that `line` declares.
     fn announce(&mut self, line: &[u8]) -> Result<(), String> {
         let Some((kind, length)) = line.split_first() else { return Ok(()) };
         match kind {
@@ -147,7 +147,7 @@ impl Scan {
         self.at + self.looked
     }
 
-    /// Notes that `gone` bytes were removed from the beginning of the frame.
+    /// Records that `gone` bytes were removed from the beginning of the frame.
     fn throw(&mut self, gone: usize) {
         self.at -= gone;
         self.thrown += gone;

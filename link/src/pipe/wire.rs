@@ -195,8 +195,8 @@ impl Wire {
         }
     }
 
-    /// Notes why the connection ended, unless a cause is already noted. From now on, new requests
-    /// fail.
+    /// Records why the connection ended, unless a cause is already recorded. From now on, new
+    /// requests fail.
     pub(crate) fn set_ending(&self, ending: &Ending) {
         self.outbox.lock().ended.get_or_insert_with(|| ending.clone());
     }
@@ -568,7 +568,7 @@ mod tests {
         }
     }
 
-    /// When a runtime ends, it may cancel the writer before the future of `drive`. Formerly, the
+    /// When a runtime ends, it may cancel the writer before the future of `drive`. Former bug: the
     /// client then logged a lost connection.
     #[test]
     fn end_of_a_runtime_does_not_count_as_a_lost_connection() {

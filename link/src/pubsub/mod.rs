@@ -1,8 +1,8 @@
 //! The subscriptions of one client, on a separate connection.
 //!
 //! A [`SubscriptionTable`] keeps the wanted and the confirmed subscriptions. If the two differ, the
-//! task of the connection sends commands that correct this. One mutex guards the table, and no
-//! event is sent while this mutex is held. A second mutex, in [`Hub`], keeps events in order. Only
+//! task of the connection subscribes or unsubscribes. One mutex guards the table, and no event is
+//! sent while this mutex is held. A second mutex, in [`Hub`], keeps events in order. Only
 //! background tasks of this crate send events.
 
 mod table;

@@ -108,17 +108,17 @@ pub trait SubscriptionTable: fmt::Debug + Send + 'static {
     /// Like [`unlisten`](Self::unlisten), but also drops the pending events of `topic`.
     fn forget(&mut self, topic: &Self::Topic);
 
-    /// Notes a new connection, which has no subscriptions yet.
+    /// Records a new connection, which has no subscriptions yet.
     fn begin(&mut self);
 
-    /// Notes that the connection has ended, with all its subscriptions and requests.
+    /// Records that the connection has ended, with all its subscriptions and requests.
     fn end(&mut self);
 
     /// Returns the requests to send now. Each request gets its reply, unless the connection ends
     /// first.
     fn corrections(&mut self) -> Vec<Correction<Self::Topic>>;
 
-    /// Notes that the server rejected `asked`.
+    /// Records that the server rejected `asked`.
     fn not_done(&mut self, asked: &Correction<Self::Topic>, rejection: Rejection, now: Instant);
 
     /// Logs that the ACL denies `asked`, unless `log` shows that it was logged before.
@@ -130,7 +130,7 @@ pub trait SubscriptionTable: fmt::Debug + Send + 'static {
     /// Subscribes again to channels for which the server named another node.
     fn resubscribe(&mut self);
 
-    /// Notes that the server confirmed the start or the end of the subscription to `channel`.
+    /// Records that the server confirmed the start or the end of the subscription to `channel`.
     /// Returns whether the table wants this state.
     fn confirmed(&mut self, channel: &str, on: bool) -> bool;
 

@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Formerly, the second batch counted replicas, but did not look up the grant.
+    /// Former bug: the second batch counted replicas, but did not look up the grant.
     #[test]
     fn grant_lost_during_the_round_is_not_acknowledged() {
         let now = Instant::now();

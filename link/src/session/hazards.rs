@@ -94,7 +94,7 @@ fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
     all
 }
 
-/// The numbers of sentinels that one sentinel reports.
+/// How many sentinels exist and reply, according to one sentinel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct SentinelQuorum {
     /// How many sentinels the replying sentinel knows, including itself.
@@ -127,7 +127,7 @@ mod tests {
         About { role, version, eviction_policy, ..About::default() }
     }
 
-    /// Returns the hazards of a server with this INFO, requested and received at once.
+    /// Returns the hazards of a server with this INFO, whose request took no time.
     fn of_info(text: &str) -> Vec<Hazard> {
         of_server(&known(), Some(&Info { text, asked: (NOW, NOW) }))
     }

@@ -120,7 +120,7 @@ impl Reach {
         }))
     }
 
-    /// Fails if a TLS host of `place` cannot be a name in a certificate.
+    /// Fails if `place` has a host with TLS whose name no certificate can contain.
     #[cfg(feature = "tls")]
     pub(crate) fn can_reach(&self, place: &Place) -> Result<(), Error> {
         let is_named = |address: &Address| match address {

@@ -91,7 +91,7 @@ struct Answered {
     importing: bool,
 }
 
-/// The state of one request, which lasts over its redirects.
+/// The state of one request over all its redirects.
 struct RequestState {
     until: Instant,
     redirects: u32,

@@ -70,7 +70,7 @@ struct Known<T: SubscriptionTable> {
     /// How often connections to dropped nodes were lost, and how often they were restored.
     losses: u64,
     reconnects: u64,
-    /// For each slot, when its owner last replied that it is not ready, and how.
+    /// For each slot, the last reply that its owner is not ready, and when it came.
     refused: HashMap<u16, (Failure, Instant)>,
     /// Keys whose messages were published at an importing node. No client is subscribed at such a
     /// node.
@@ -167,7 +167,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         })
     }
 
-    /// Notes that the owner of `slot` replied that it is not ready. Returns that reply as a
+    /// Records that the owner of `slot` replied that it is not ready. Returns that reply as a
     /// failure. If the cluster is down, adds the slots that may be the cause.
     pub(super) fn not_ready(&self, slot: u16, reported: &ServerError) -> Failure {
         let mut known = self.known.lock();
@@ -228,7 +228,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         self.common.warnings.log(Source::Slots, gap.into_iter().collect());
     }
 
-    /// Notes why no node returned the topology.
+    /// Records why no node returned the topology.
     pub(super) fn note(&self, reason: String) {
         self.known.lock().snapshot.note(reason);
     }
@@ -281,7 +281,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         }
     }
 
-    /// Notes a `MOVED`: the previous owner of `slot` replied that the slot is at `at`.
+    /// Records a `MOVED`: the previous owner of `slot` replied that the slot is at `at`.
     pub(super) fn moved(&self, slot: u16, at: &HostPort) {
         let is_known = self.known.lock().snapshot.knows(at);
         let dialer = match is_known {

@@ -1,8 +1,8 @@
 //! Sends each request to the only server, or to the right node of a cluster.
 //!
 //! Start with `cluster.rs`, which follows a slot from node to node. `cluster_state.rs` keeps the
-//! nodes, `slot_map.rs` parses which node has which slot, and `refresher.rs` refreshes that map. A
-//! client of one server uses none of these.
+//! nodes, `slot_map.rs` parses which node has which slot, and `refresher.rs` requests this topology
+//! again and again. A client of one server uses none of these.
 
 mod absences;
 mod checkup;

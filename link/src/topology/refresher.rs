@@ -45,8 +45,8 @@ const PART: u32 = 8;
 /// After this time without a request, the pauses start again with the shortest pause.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How many connected nodes get a request at once, and then a time. After each such time without a
-/// reply, one more node gets a request.
+/// The number of connected nodes that get a request at once, and a time. Whenever this time passes
+/// without a reply, one more node gets a request.
 const ASKED: (usize, Duration) = (2, Duration::from_millis(250));
 
 /// Like `ASKED`, for nodes without a connection.
@@ -249,7 +249,7 @@ fn of_all(mut errors: Vec<Error>) -> Error {
 }
 
 /// Sends a request to `at_once` nodes at the same time. Adds one more node after each failure, and
-/// after each time `silence` without a reply. Returns all replies that come soon after the first
+/// whenever `silence` passes without a reply. Returns all replies that come soon after the first
 /// reply, and the last error. Each request must end by its own timeout.
 async fn gather<'a>(
     mut left: impl Iterator<Item = BoxFuture<'a, NodeReply>>,
@@ -360,7 +360,7 @@ mod tests {
         HostPort { host: "10.0.0.1".into(), port }
     }
 
-    /// Formerly, the client visited three of 16 addresses at random. Only the seed led to the
+    /// Former bug: the client visited three of 16 addresses at random. Only the seed led to the
     /// cluster.
     #[test]
     fn topology_refresher_asks_a_node_of_the_url_first() {

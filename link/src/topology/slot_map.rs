@@ -72,7 +72,7 @@ impl SlotMap {
         u16::try_from(at + 1).unwrap_or_default()
     }
 
-    /// Notes that the previous owner of `slot` replied that `master` has the slot. Returns the
+    /// Records that the previous owner of `slot` replied that `master` has the slot. Returns the
     /// index of `master`.
     pub(super) fn note(&mut self, slot: u16, master: HostPort) -> usize {
         self.members.insert(master.clone());

@@ -90,7 +90,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         self.confirmed_at.is_some()
     }
 
-    /// Notes why no node returned a map.
+    /// Records why no node returned a map.
     pub(super) fn note(&mut self, reason: String) {
         self.unavailable_reason = Some(reason);
     }
@@ -221,7 +221,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         all.filter(|(_, node)| !is_up(node)).map(|(at, _)| at.clone()).collect()
     }
 
-    /// Returns the primary at `at`, if it is unreachable and `dialer` leads to another address.
+    /// Returns the primary at `at`, if it is unreachable and `dialer` dials a new address.
     pub(super) fn moved_primary(
         &mut self,
         at: &HostPort,
@@ -263,8 +263,8 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         node
     }
 
-    /// Notes that the node at `at` has `slot`. This node becomes a primary of the map. If the node
-    /// is unknown, `make` makes it.
+    /// Records that the node at `at` has `slot`. This node becomes a primary of the map. If the
+    /// node is unknown, `make` makes it.
     pub(super) fn moved(
         &mut self,
         slot: u16,

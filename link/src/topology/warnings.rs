@@ -50,7 +50,7 @@ impl Warnings {
         Self { of_nodes: true, ..Self::default() }
     }
 
-    /// Notes that a lock requires this number of replicas.
+    /// Records that a lock requires this number of replicas.
     pub(super) fn asked_for(&self, replicas: u32) {
         self.wanted.fetch_max(replicas, Ordering::Relaxed);
     }

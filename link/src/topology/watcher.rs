@@ -27,7 +27,7 @@ pub(super) struct Commands<T: SubscriptionTable> {
     hub: Arc<Hub<T>>,
     warnings: Arc<Warnings>,
     dialer: Arc<Dialer>,
-    /// Whether another server had the commands before this watcher.
+    /// Whether commands went to another server before this watcher was created.
     replaces: bool,
     /// The last connected server.
     met: Mutex<Option<About>>,
@@ -105,7 +105,7 @@ impl<T: SubscriptionTable> Watcher for Commands<T> {
     }
 
     fn up(&self) {
-        // Waiters need this event also at the first connection, because they pause after a failure.
+        // Waiters that pause after a failure wait for this event, also for the first connection.
         self.hub.send_event(T::Event::back());
     }
 

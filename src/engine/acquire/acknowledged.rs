@@ -2,10 +2,10 @@
 //! grant.
 //!
 //! During the wait, the grant is already a hold: the watchdog renews it, a shutdown revokes it, and
-//! a dropped future releases it. A hand-off needs no new acknowledgement, because the replicas
-//! received the tokens of all its holds with the grant. After a failover, earlier acknowledgements
-//! no longer count: the replicas of the new server must acknowledge the grant. Renewals are not
-//! acknowledged, because a lost renewal only shortens the lease.
+//! a dropped future releases it. A hand-off needs no new acknowledgement, because the replicas have
+//! the grant, with the tokens of all holds to which it may be handed off. After a failover, earlier
+//! acknowledgements no longer count: the replicas of the new server must acknowledge the grant.
+//! Renewals are not acknowledged, because a lost renewal only shortens the lease.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -189,8 +189,8 @@ mod tests {
         assert_eq!(client.stats().handed_over, 2);
     }
 
-    /// Once, acknowledgements by replicas of the old server still counted after a failover. No
-    /// replica of the new server had the grant.
+    /// Former bug: acknowledgements by replicas of the old server still counted after a failover.
+    /// No replica of the new server had the grant.
     #[tokio::test(start_paused = true)]
     async fn handed_over_grant_needs_acknowledgements_of_the_new_server() {
         let memory = MemoryStore::new();

@@ -51,8 +51,8 @@ pub(super) struct Attempt<'a> {
     asked: Option<Lease>,
     /// Whether `Core::asking` counts this attempt, so that a shutdown waits for its reply.
     counted: bool,
-    /// If no connection was up when the last request began: how many connections had been lost. As
-    /// long as no other connection comes up, the request is not sent.
+    /// If no connection was up when the last request began: how many connections had been lost
+    /// then. As long as no connection has come up since, the request was not sent.
     unsent: Option<u64>,
     /// Whether an earlier request got no reply. The store may still grant that request.
     unsure: bool,
@@ -62,7 +62,7 @@ pub(super) struct Attempt<'a> {
     notified: bool,
     inbox: Option<Arc<Inbox>>,
     waiting: Waiting,
-    /// A clone of `Core::waited_for`: the task counts among the tasks that repeat requests.
+    /// A clone of `Core::waited_for`, by which the client counts the tasks that repeat requests.
     waited_for: Option<Arc<()>>,
     last_reply: &'a LastReply,
 }
@@ -244,7 +244,7 @@ impl<'a> Attempt<'a> {
         Ok(asked)
     }
 
-    /// Notes whether the store may still grant the request. If so, a shutdown waits for the reply.
+    /// Records whether a grant may still come. If so, a shutdown waits for the reply.
     fn counts(&mut self, asks: bool) {
         match (std::mem::replace(&mut self.counted, asks), asks) {
             (false, true) => self.engine.core.begins_to_ask(),
@@ -410,14 +410,14 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Counts this task among the tasks that repeat requests, and notes their number.
+    /// Counts this task among the tasks that repeat requests, and records their number.
     fn is_to_ask_again(&mut self) {
         let core = &self.engine.core;
         self.waited_for.get_or_insert_with(|| Arc::clone(&core.waited_for));
         self.waiting.is_one_of(core.names_waited_for());
     }
 
-    /// Notes that the task sleeps for `pause`. Returns `false` if the task lost the request slot.
+    /// Records that the task sleeps for `pause`. Returns `false` if the task lost the request slot.
     fn note_sleep(&self, pause: Duration) -> bool {
         let until = self.engine.core.clock.now() + pause;
         self.slot.as_ref().is_none_or(|slot| slot.note_sleep(until))

@@ -38,7 +38,7 @@ impl ReentryTimeout {
         }
     }
 
-    /// Returns how long the caller waits for a reply, if this is limited.
+    /// Returns how long the caller waits for a reply, or `None` if it waits without a limit.
     pub(super) fn for_reply(self, request_timeout: Duration) -> Option<Duration> {
         match self {
             Self::Endless => None,

@@ -56,12 +56,12 @@ impl Member {
         (since < RECEIPT_KEPT_FOR).then_some(now)
     }
 
-    /// Notes that the request sent at `asked_at` got a reply.
+    /// Records that the request sent at `asked_at` got a reply.
     pub(crate) fn was_answered(&self, asked_at: Instant) {
         *self.answered.lock() = asked_at;
     }
 
-    /// Notes that the barrier has opened for this member.
+    /// Records that the barrier has opened for this member.
     pub(crate) fn passes(mut self) {
         self.passed = true;
     }

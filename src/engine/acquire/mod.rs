@@ -443,8 +443,8 @@ impl Engine {
         Error::TimedOut { name, waited, holder, by_this_client, unset }
     }
 
-    /// Whether `holder`, an owner of this client, may still have a guard. If it has none, the
-    /// server has not received a release, and still names the owner of an earlier hold.
+    /// Whether this client may still have a guard of `holder`, which is one of its owners. If not,
+    /// the server has missed a release, and still names the owner of an earlier hold.
     fn may_be_held_here(&self, object: &Object, holder: &Holder) -> bool {
         let for_holder = object.task.as_ref().map(|_| object.for_task(holder.owner().clone()));
         let object = for_holder.as_ref().unwrap_or(object);

@@ -29,10 +29,9 @@ use crate::{
     store::RedisStore,
 };
 
-/// After its permits become free, a waiter sends its next request with a delay: a sixteenth of its
-/// waiting time. If its timeout is too short, there is no delay. Redisson clients send their
-/// requests some milliseconds late. Without this delay, they would get no permits while a Leasehold
-/// client waits.
+/// When enough permits become free, a waiter delays its next request by a sixteenth of its waiting
+/// time. If its timeout is too short, there is no delay. Redisson clients send their requests some
+/// milliseconds late. Without this delay, they would get no permits while a Leasehold client waits.
 const DELAY_DIVISOR: u32 = 16;
 
 /// The upper limit of the delay by [`DELAY_DIVISOR`].

@@ -56,7 +56,7 @@ impl Waiting {
         self.since
     }
 
-    /// Notes that the store rejected the request sent at `asked_at`, and whether a notification
+    /// Records that the store rejected the request sent at `asked_at`, and whether a notification
     /// caused this request.
     pub(super) fn in_vain(&mut self, asked_at: Instant, notified: bool) {
         self.since.get_or_insert(asked_at);
@@ -68,7 +68,7 @@ impl Waiting {
         self.took = took;
     }
 
-    /// Notes for how many names the client repeats requests, including this name.
+    /// Records for how many names the client repeats requests, including this name.
     pub(super) fn is_one_of(&mut self, names: u32) {
         self.names = names;
     }

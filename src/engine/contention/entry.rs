@@ -28,8 +28,8 @@ pub(super) struct Entry {
     pub(super) slot: SlotOwner,
     /// The exclusive or shared hold that this client relies on.
     pub(super) held: Weak<Hold>,
-    /// `None` for most names, because no task waits for most names. The box saves 150 bytes for
-    /// each such name.
+    /// `None` for a name without a waiter. Most names have no waiter, and the box saves 150 bytes
+    /// for each such name.
     pub(super) wait_state: Option<Box<WaitState>>,
 }
 
@@ -125,7 +125,7 @@ impl Entry {
         self.wait_state.get_or_insert_default()
     }
 
-    /// Whether no task sends requests for the name, waits for it or follows it.
+    /// Whether no task sends requests for the name, and none waits for it or follows it.
     pub(super) fn is_quiet(&self) -> bool {
         let waited_for = self.wait_state.as_ref().is_some_and(|wait_state| {
             !wait_state.waiting.is_empty()
@@ -315,8 +315,8 @@ impl Entry {
         self.is_quiet() && since.is_some_and(|since| now >= since + idle_lifetime)
     }
 
-    /// Notes the waiters of other clients that a release found. `Outsiders`: this client yields to
-    /// clients without a queue entry for one window. They may no longer want the lock, so this
+    /// Records the waiters of other clients that a release found. `Outsiders`: this client yields
+    /// to clients without a queue entry for one window. They may no longer want the lock, so this
     /// client yields for at most a quarter of the time. `Next`: after one window, the first client
     /// in the wait queue sends its request. This client waits for two windows, because after one
     /// window, both clients would send their requests at the same time.
@@ -348,7 +348,7 @@ impl Entry {
 }
 
 impl WaitState {
-    /// Notes until when the owner of the slot sleeps. `None` means that the owner sends a request.
+    /// Records until when the owner of the slot sleeps. `None`: the owner sends a request.
     pub(super) fn requester_sleeps(&mut self, until: Option<Instant>) {
         (self.sleeps_until, self.idle_since) = (until, None);
     }

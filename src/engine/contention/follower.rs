@@ -44,7 +44,7 @@ pub(crate) struct Follower {
     object: Object,
     /// The name counts as followed as long as this value exists.
     messages: Option<Arc<Messages>>,
-    /// How many messages had come by the last request.
+    /// How many messages had come when the last request was sent.
     asked_at: u64,
 }
 

@@ -30,7 +30,7 @@ impl Inbox {
         self.notices.lock().level
     }
 
-    /// Notes whether the store may have a queue entry of the owner of the request slot.
+    /// Records whether the store may have a queue entry of the owner of the request slot.
     pub(crate) fn queues(&self, queued: bool) {
         self.notices.lock().queued = queued;
     }
@@ -59,7 +59,7 @@ impl Inbox {
         self.ask_at(Instant::now());
     }
 
-    /// Notes a release, and returns whether this makes a request due. If the release notified the
+    /// Records a release, and returns whether this makes a request due. If the release notified the
     /// first client in the wait queue, a waiter with a queue entry need not send a request.
     pub(super) fn freed(&self, queue_notified: bool) -> bool {
         let asks = !(queue_notified && self.notices.lock().queued);

@@ -93,14 +93,14 @@ pub(crate) struct NameRegistry {
 struct Entries {
     of: Map<Object, Entry>,
     /// When to check a name. The check finds out whether a task still wants the name, and whether
-    /// its woken waiter or the owner of its request slot still runs.
+    /// the woken waiter or the owner of the request slot still runs.
     agenda: BTreeSet<(Instant, Object)>,
     /// The last released name for which this client holds back, and until when it sends no request
     /// for this name. One record is enough for a client that always acquires the same name. A
     /// record for each name would cost 1.6 % of the instructions of a hold.
     left_alone: Option<(Object, Instant)>,
-    /// The last ticket. All names share this counter, because a task may sleep, and return with its
-    /// ticket after the entry of its name was removed.
+    /// The last ticket. All names share this counter, so that tickets stay unique even if a task
+    /// sleeps while the entry of its name is removed.
     last_ticket: u64,
 }
 
@@ -133,8 +133,8 @@ impl NameRegistry {
 
     // Holds.
 
-    /// Notes that this client has `hold`. If the hold is exclusive, it keeps the request slot, and
-    /// a hold of an earlier grant ends. Otherwise the next task in line gets the request slot.
+    /// Records that this client has `hold`. If the hold is exclusive, it keeps the request slot,
+    /// and a hold of an earlier grant ends. Otherwise the next task in line gets the request slot.
     pub(crate) fn entered(&self, hold: &Arc<Hold>, slot: Option<RequestSlot>) {
         let traits = hold.object().traits();
         if traits.is_shared() {
@@ -188,8 +188,8 @@ impl NameRegistry {
         held.is_ending(self.core.clock.now()).then_some(held)
     }
 
-    /// Notes the holder of `object`, from the reply to the request that was sent at `asked_at`. If
-    /// this client relied on a hold of `object` before that request, but the reply names another
+    /// Records the holder of `object`, from the reply to the request that was sent at `asked_at`.
+    /// If this client relied on a hold of `object` before that request, but the reply names another
     /// holder, the hold is over.
     pub(super) fn note_holder(&self, object: &Object, holder: Option<&Holder>, asked_at: Instant) {
         let held = {
@@ -210,8 +210,8 @@ impl NameRegistry {
         }
     }
 
-    /// Notes that the store reported the loss of the grant of `asked`. Neither `asked` nor the hold
-    /// that has the grant now may rely on the grant.
+    /// Records that the store reported the loss of the grant of `asked`. Neither `asked` nor the
+    /// hold that has the grant now may rely on the grant.
     pub(super) fn disown(&self, asked: &Hold) {
         self.lost(asked);
         let held = {
@@ -232,7 +232,7 @@ impl NameRegistry {
         self.left(hold);
     }
 
-    /// Notes that `hold` is over, so that waiters of this process may send requests.
+    /// Records that `hold` is over, so that waiters of this process may send requests.
     pub(crate) fn left(&self, hold: &Hold) {
         if hold.object().traits().is_shared() {
             hold.is_released_in_store();
@@ -258,8 +258,8 @@ impl NameRegistry {
     }
 
     /// Hands the grant of `hold` off to the next waiter of this process, if possible. The waiter
-    /// must be able to use the grant, and the local budget must not be spent. Returns whether the
-    /// grant was handed off.
+    /// must be able to use the grant, and the local budget must allow a hand-off. Returns whether
+    /// the grant was handed off.
     pub(super) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !hold.object().traits().is_exclusive() {
             return self.offer(hold, now);
@@ -342,7 +342,7 @@ impl NameRegistry {
         Some(owner)
     }
 
-    /// Notes the client info of `owner`, a holder of `object`.
+    /// Records the client info of `owner`, a holder of `object`.
     pub(super) fn note_client(&self, object: &Object, owner: &Owner, info: Option<ClientInfo>) {
         let mut entries = self.entries.lock();
         let wait_state = entries.of.get_mut(object).and_then(|entry| entry.wait_state.as_mut());
@@ -368,7 +368,7 @@ impl NameRegistry {
 
     // Other clients, events and subscriptions.
 
-    /// Notes the waiters of other clients that a release of `object` found. If too many names are
+    /// Records the waiters of other clients that a release of `object` found. If too many names are
     /// known, this function adds no name.
     pub(crate) fn note(&self, object: &Object, others: RemoteWaiters) {
         if others == RemoteWaiters::Nobody {

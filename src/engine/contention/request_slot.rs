@@ -215,8 +215,8 @@ impl RequestSlot {
         inbox
     }
 
-    /// Notes that a request is sent now. Its reply is also valid for all tasks that are already in
-    /// line.
+    /// Records that a request is sent now. Its reply is also valid for all tasks that are already
+    /// in line.
     pub(crate) fn asks(&mut self) {
         self.asked_after = self.contention.entries.lock().last_ticket;
     }
@@ -240,8 +240,8 @@ impl RequestSlot {
         entry.is_asked_by(self.ticket()).then(|| entry.take_offered())?
     }
 
-    /// Notes that this task sleeps until `until`, or until a notification. Returns whether the task
-    /// still has the request slot.
+    /// Records that this task sleeps until `until`, or until a notification. Returns whether the
+    /// task still has the request slot.
     pub(crate) fn note_sleep(&self, until: Instant) -> bool {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);
@@ -249,8 +249,8 @@ impl RequestSlot {
         own.map(|entry| entry.wait_state().requester_sleeps(Some(until))).is_some()
     }
 
-    /// Notes that this task sends its next request. Returns whether the task still has the request
-    /// slot. A task that is not polled for long loses the slot to the next task in line.
+    /// Records that this task sends its next request. Returns whether the task still has the
+    /// request slot. A task that is not polled for long loses the slot to the next task in line.
     pub(crate) fn goes_on(&self) -> bool {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);

@@ -125,7 +125,7 @@ async fn waiter_that_joins_the_line_starts_the_background_task() {
     assert_eq!((revived.get(), contention.in_line(&name)), (2, 1));
 }
 
-/// Once, the client noticed a forced release of a hold from `try_acquire` only at the next renewal.
+/// Former bug: after `try_acquire`, the client noticed a forced release only at the next renewal.
 #[tokio::test]
 async fn client_knows_the_grant_of_a_try_acquire_while_a_task_waits() {
     let (engine, contention, name) = door();
@@ -229,7 +229,7 @@ async fn grant_that_expires_during_a_hand_off_is_released() {
     assert_eq!(engine.core.pending.queued(), 1);
 }
 
-/// Once, a waiting future that was polled only one time blocked every process for a whole *ttl*.
+/// Former bug: a waiting future that was polled only once blocked all processes for a *ttl*.
 #[tokio::test(start_paused = true)]
 async fn unused_hand_off_grant_goes_to_the_next_task_then_to_store() {
     let (engine, contention, name) = door();
@@ -260,7 +260,7 @@ async fn unused_hand_off_grant_goes_to_the_next_task_then_to_store() {
     assert!(slot.handoff.take().is_none());
 }
 
-/// Once, a waiter that was notified and never ran blocked all waiters behind it.
+/// Former bug: a waiter that was notified and never ran blocked all waiters behind it.
 #[tokio::test(start_paused = true)]
 async fn next_waiter_is_woken_instead_of_an_unpolled_waiter() {
     let (_engine, contention, name) = door();
@@ -278,7 +278,7 @@ async fn next_waiter_is_woken_instead_of_an_unpolled_waiter() {
     assert!((&mut comes).now_or_never().flatten().is_some());
 }
 
-/// Once, two tasks had the same ticket, and each removed the other from the line.
+/// Former bug: two tasks had the same ticket, and each removed the other from the line.
 #[tokio::test(start_paused = true)]
 async fn unpolled_waiter_of_a_removed_name_rejoins_the_line() {
     let (engine, contention, name) = door();
@@ -302,8 +302,8 @@ async fn unpolled_waiter_of_a_removed_name_rejoins_the_line() {
     assert!(waits.now_or_never().flatten().is_some());
 }
 
-/// The store reports the loss while the grant is between two holds. Once, no task was notified of
-/// this loss.
+/// The store reports the loss while the grant is between two holds. Former bug: no task was
+/// notified of this loss.
 #[tokio::test]
 async fn grant_lost_during_a_hand_off_is_used_by_no_task() {
     let (engine, contention, name) = door();

@@ -279,8 +279,8 @@ mod tests {
         }
     }
 
-    /// Once, the background task of a dropped client retried the release until a lease of a day
-    /// would have ended.
+    /// Former bug: the background task of a dropped client retried the release until a lease of a
+    /// day would have ended.
     #[tokio::test(start_paused = true)]
     async fn dropped_client_soon_ends_its_retries_of_a_failing_release() {
         let (memory, engine, client) = one();
@@ -299,8 +299,8 @@ mod tests {
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
-    /// Once, the background task of a dropped client retried the release until a lease of a day
-    /// would have ended.
+    /// Former bug: the background task of a dropped client retried the release until a lease of a
+    /// day would have ended.
     #[tokio::test(start_paused = true)]
     async fn dropped_client_soon_ends_its_retries_of_a_repeated_release() {
         let (memory, engine, client) = one();
@@ -317,8 +317,8 @@ mod tests {
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
-    /// Once, the name of a dropped read hold with a lease of a century stayed known for ever. The
-    /// next waiter waited for the end of this hold.
+    /// Former bug: the name of a dropped read hold with a lease of a century stayed known for ever.
+    /// The next waiter waited for the end of this hold.
     #[tokio::test(start_paused = true)]
     async fn dropped_reader_with_a_century_lease_leaves_no_state() {
         let (_memory, engine, client) = one();
@@ -339,8 +339,8 @@ mod tests {
         assert!(engine.is_idle(), "{engine:?}");
     }
 
-    /// Once, the release of a guard that was dropped in an outage was executed twice, because it
-    /// counted as sent at the time of its first request.
+    /// Former bug: a guard was dropped in an outage, and its release was executed twice. The
+    /// release counted as sent at the time of its first request.
     #[tokio::test(start_paused = true)]
     async fn release_sent_before_a_failover_is_repeated_once_afterwards() {
         for (asked_before, repeated) in [(true, 1), (false, 0)] {
@@ -380,8 +380,8 @@ mod tests {
         core.pending.listed()
     }
 
-    /// Once, the client kept sending the number of shares of a released hold, until a lease of a
-    /// day would have ended.
+    /// Former bug: the client kept sending the number of shares of a released hold, until a lease
+    /// of a day would have ended.
     #[tokio::test(start_paused = true)]
     async fn hold_count_is_not_sent_again_after_the_release() {
         const LOADING: &str = "LOADING Redis is loading the dataset in memory";
@@ -403,8 +403,8 @@ mod tests {
         }
     }
 
-    /// Once, each failed reentry queued its own request with the number of shares, and all were
-    /// sent at the same time.
+    /// Former bug: each failed reentry queued its own request with the number of shares, and all
+    /// were sent at the same time.
     #[tokio::test(start_paused = true)]
     async fn hundred_failed_reentries_queue_one_hold_count_request() {
         let (memory, engine, client) = one();

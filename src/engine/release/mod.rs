@@ -115,8 +115,8 @@ impl Engine {
     }
 
     /// Hands the grant of `hold` off to the next waiter of this process, if possible. The waiter
-    /// must be able to use the grant, and the local budget must not be spent. Returns whether the
-    /// grant was handed off.
+    /// must be able to use the grant, and the local budget must allow a hand-off. Returns whether
+    /// the grant was handed off.
     pub(super) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !self.contention.pass_on(hold, now) {
             return false;
@@ -337,8 +337,8 @@ mod tests {
         (client, guard)
     }
 
-    /// Once, a new server that never had the hold replied `NotHeld`. The client took this reply as
-    /// proof that the old server had executed the release.
+    /// Former bug: a new server that never had the hold replied `NotHeld`. The client took this
+    /// reply as proof that the old server had executed the release.
     #[tokio::test(start_paused = true)]
     async fn release_is_in_doubt_when_the_new_server_never_had_the_hold() {
         // given a holder whose server hangs
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
     }
 
-    /// Once, the result was `Completed`, although the hold may have been lost during the work.
+    /// Former bug: the result was `Completed`, although the hold may have been lost.
     #[tokio::test(start_paused = true)]
     async fn run_reports_a_loss_when_the_new_server_never_had_the_hold() {
         // given work under a lock

@@ -247,8 +247,8 @@ mod tests {
     use super::*;
     use crate::{Client, MemoryStore, engine::Engine};
 
-    /// Once, tokio's budget limited how many replies the task processed in one poll. So holds that
-    /// the store had renewed were lost.
+    /// Former bug: tokio's budget limited how many replies the task processed in one poll. So holds
+    /// that the store had renewed were lost.
     #[tokio::test(start_paused = true)]
     async fn watchdog_processes_all_received_replies_at_once() {
         // Each hold has as many leases as one request renews.
@@ -267,8 +267,8 @@ mod tests {
         assert_eq!(client.stats().renewals, u64::from(number));
     }
 
-    /// Once, the delay of a late renewal was shown until the next renewal. If no renewal followed,
-    /// the alert never ended.
+    /// Former bug: the delay of a late renewal was shown until the next renewal. If no renewal
+    /// followed, the alert never ended.
     #[tokio::test(start_paused = true)]
     async fn renewal_lag_returns_to_zero_when_no_renewal_follows() {
         let client = Client::with_store(&MemoryStore::new());

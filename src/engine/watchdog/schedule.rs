@@ -84,8 +84,8 @@ impl Schedule {
     }
 
     /// Plans a renewal of this hold at `now`. If a renewal is in flight, another renewal follows.
-    /// Renewals are at least [`ECHO`] apart, because messages cause these renewals, and very many
-    /// messages may be forged.
+    /// Messages cause these renewals. Renewals are at least [`ECHO`] apart, so that very many
+    /// forged messages do not cause very many renewals.
     pub(super) fn ask_about(&mut self, id: Id, now: Instant) {
         let Some(watched) = self.watched.get_mut(&id) else { return };
         let due = now.max(Instant::from(watched.asked_at) + ECHO);
@@ -449,7 +449,7 @@ mod tests {
         assert_eq!(t.schedule.len(), 0);
     }
 
-    /// Found by seed 5072: once, a check was due again and again without an end.
+    /// Former bug: a check was due again and again without an end (seed 5072).
     #[test]
     fn check_moves_to_the_new_lease_end_after_a_reentry() {
         // given a renewal in flight, and a reentry that renews the lease meanwhile
@@ -464,8 +464,8 @@ mod tests {
         assert_eq!(t.next(), 2_000 + END);
     }
 
-    /// Found by seed 41061934094770: a release was given up while the store still had the hold,
-    /// because of a renewal whose reply was lost.
+    /// The store may have executed a renewal whose reply was lost. Former bug: the client then gave
+    /// up a release while the store still had the hold (seed 41061934094770).
     #[test]
     fn unanswered_renewal_may_extend_the_lease_in_the_store() {
         let mut t = Setup::new();
@@ -556,7 +556,7 @@ mod tests {
         assert_eq!((t.next(), t.renewed_at(101)), (101, 1));
     }
 
-    /// Once, this renewal did not count, and the client gave up a failed release too early.
+    /// Former bug: this renewal did not count, and the client gave up a failed release too early.
     #[test]
     fn renewal_sent_before_a_hand_off_extends_the_next_hold() {
         // given a grant that is handed off, while the previous hold sends a renewal

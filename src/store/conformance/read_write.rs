@@ -393,8 +393,8 @@ async fn forced_release_affects_one_side(t: &Bench) {
     assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
 }
 
-/// Once, a forced release of the writer also removed the read hold. The reader still relied on the
-/// read hold while another client wrote.
+/// Former bug: a forced release of the writer also removed the read hold. The reader still relied
+/// on the read hold while another client wrote.
 async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-writer"));
     let [reads, other] = [(); 2].map(|()| reader(t, "rw-force-writer"));
@@ -418,7 +418,7 @@ async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     release(t, &next).await;
 }
 
-/// Once, the store returned the read hold as the holder, but a forced release could not remove it.
+/// Former bug: the store named the read hold as the holder, but could not release it by force.
 async fn writer_continues_when_its_other_hold_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-reader"));
     let reads = reader(t, "rw-force-reader");

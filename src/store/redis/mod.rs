@@ -365,8 +365,8 @@ mod tests {
     }
 
     /// The record of the last yield window is from the future if the clock was set back, or after a
-    /// failover to a server with a slower clock. Once, such a record prevented every yield window
-    /// until the time of the record.
+    /// failover to a server with a slower clock. Former bug: such a record prevented every yield
+    /// window until the time of the record.
     #[tokio::test(start_paused = true)]
     async fn yield_record_from_the_future_delays_no_yield_window() {
         let twin = Twin::new(7);
@@ -456,8 +456,8 @@ mod tests {
         assert!(matches!(connected, Some(Err(Error::NoRuntime))));
     }
 
-    /// Once, an internal wake-up of the connection, for example by `unlisten`, counted as a reply
-    /// of the server.
+    /// Former bug: an internal wake-up of the connection, for example by `unlisten`, counted as a
+    /// reply of the server.
     #[tokio::test(start_paused = true)]
     async fn silent_subscription_connection_is_replaced_in_a_busy_client() {
         let twin = Twin::new(7);
@@ -476,7 +476,7 @@ mod tests {
         }
     }
 
-    /// Once, while the server was a replica, the client replaced both connections each second.
+    /// Former bug: while its server was a replica, a client reconnected each second.
     #[tokio::test(start_paused = true)]
     async fn client_reconnects_rarely_while_its_server_is_a_replica() {
         let twin = Twin::new(7);

@@ -70,8 +70,9 @@ fn facts(reply: &Reply) -> Facts {
     texts.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
 }
 
-/// Returns whether another Sentinel is healthy. The flag `master_down` does not count. This flag is
-/// the last vote of the other Sentinel. In Valkey 9, the flag stays until the next vote.
+/// Returns whether another Sentinel is healthy. The flag `master_down` does not count, because it
+/// is only the last vote of the other Sentinel about the master. Valkey 9 keeps this flag until the
+/// next vote.
 fn is_well(sentinel: &Facts) -> bool {
     ["sentinel", "sentinel,master_down"].iter().any(|flags| is(sentinel, "flags", flags))
 }

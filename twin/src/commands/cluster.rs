@@ -31,8 +31,8 @@ fn node_state(core: &Core) -> Result<&NodeState, Reply> {
     core.cluster.as_ref().ok_or_else(|| Reply::error(DISABLED))
 }
 
-/// Executes `ASKING`, `READONLY` or `READWRITE`. `reads_replicas` is `None` for `ASKING`, because
-/// `Core` notes the effect of `ASKING` after this function.
+/// Executes `ASKING`, `READONLY` or `READWRITE`. For `ASKING`, `reads_replicas` is `None`, and
+/// `Core` sets `is_asking` after this function.
 fn set(core: &mut Core, call: &Call<'_>, reads_replicas: Option<bool>) -> Answer {
     node_state(core)?;
     if let (Some(client), Some(reads)) = (core.client(call.client), reads_replicas) {

@@ -104,7 +104,7 @@ fn hpexpire(core: &mut Core, call: &Call<'_>) -> Answer {
     Ok(Reply::List(fields.iter().map(set).collect()))
 }
 
-/// The largest hash that `HSCAN` returns at once. Redis also returns small hashes at once.
+/// The largest hash that `HSCAN` returns in one page. Redis has such a limit, too.
 const SMALL: usize = 128;
 
 fn hscan(core: &mut Core, call: &Call<'_>) -> Answer {
@@ -115,7 +115,8 @@ fn hscan(core: &mut Core, call: &Call<'_>) -> Answer {
     )
 }
 
-/// Returns a page of the hash that `find` finds. `parts` returns what the page has of each field.
+/// Returns one page of the hash that `find` returns. `parts` selects the parts of a field that the
+/// page shows, such as its name.
 pub(super) fn scan<'a, 'c>(
     call: &Call<'c>,
     find: impl FnOnce(&Call<'c>) -> Result<Option<&'a Hash>, Reply>,

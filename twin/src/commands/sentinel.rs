@@ -18,7 +18,7 @@ pub(super) const COMMANDS: &[Spec] = &[
     Spec::new("sentinel|myid", 2, TRAITS, Keys::None, myid),
 ];
 
-/// The other commands that a sentinel supports.
+/// The commands of ordinary servers that a sentinel also supports.
 pub(super) const COMMON: [&str; 14] = [
     "acl|setuser",
     "acl|whoami",

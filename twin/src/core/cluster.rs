@@ -14,7 +14,7 @@ use crate::{
     traits::{SHARDED, WRITE},
 };
 
-/// The owner of each slot, after a certain number of changes.
+/// The nodes and the owner of each slot, after `version` changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
     /// How many changes have led to this state.

@@ -123,7 +123,8 @@ pub(super) struct Script {
 }
 
 thread_local! {
-    /// The scripts that were hashed before. Each connection of a client loads the same few scripts.
+    /// The scripts that this thread has hashed. Each connection loads the same few scripts, so this
+    /// cache saves most of the hashing.
     static KNOWN: RefCell<BTreeMap<Vec<u8>, Arc<Script>>> = RefCell::default();
 }
 
@@ -146,7 +147,7 @@ pub(super) struct InScript {
     pub(super) db: usize,
     /// The faults that reject the first write of the script.
     pub(super) denied: Vec<Refusal>,
-    /// Whether the script has written. After that, no fault rejects another write.
+    /// Whether the script has written. After its first write, no fault rejects another one.
     pub(super) wrote: bool,
 }
 

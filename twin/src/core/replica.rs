@@ -60,7 +60,7 @@ pub(super) struct Replication {
     /// The replication offset: the number of effects since the first replica connected.
     offset: u64,
     counts: bool,
-    /// The number of the feed that was added last.
+    /// The number of the newest `Feed`. Each new connection to a replica gets the next number.
     last_feed: u64,
     /// The keys that were written since the last batch.
     touched: BTreeSet<(usize, Vec<u8>)>,
@@ -90,7 +90,7 @@ struct Feed {
     acknowledged: Option<(u64, Instant)>,
 }
 
-/// The batches for a replica, and the number of their feed.
+/// The replica's end of a `Feed`, with the same number.
 struct Received {
     number: u64,
     batches: UnboundedReceiver<Batch>,
@@ -199,7 +199,7 @@ impl Core {
         Effect::Key(db, key, entry)
     }
 
-    /// Adds the feed of a new replica. Its first batch has all data.
+    /// Adds a `Feed` for a new replica. The first batch has all data.
     fn followed(&mut self, replica: &Address, lag: Delay) -> Received {
         self.replication.counts = true;
         self.replication.feeds.retain(|feed| !feed.batches.is_closed());

@@ -1,4 +1,4 @@
-//! The properties of a command before it runs, and the lookup of commands.
+//! The static properties of commands, and the lookup of a command by its name.
 
 use std::{cell::Cell, collections::BTreeMap};
 
@@ -20,7 +20,7 @@ pub(crate) enum Keys {
     Counted,
 }
 
-/// The properties of a command before it runs.
+/// The static properties of a command, and the function that runs it.
 #[derive(Debug)]
 pub(crate) struct Spec {
     /// The name in lower case, or `container|command` for a command in a container.
@@ -113,7 +113,7 @@ pub(crate) type Table = BTreeMap<&'static str, &'static Spec>;
 
 const CONTAINERS: [&str; 6] = ["acl", "client", "cluster", "pubsub", "script", "sentinel"];
 
-/// Returns the command that the first of `words` name, or the error reply.
+/// Returns the command that the first one or two `words` name, or the error reply.
 pub(super) fn lookup(table: &Table, words: &[&[u8]]) -> Result<&'static Spec, Reply> {
     let name = lower(words.first().copied().unwrap_or_default());
     if let Some(spec) = table.get(name.as_str()) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Core, clients::Scope};
 use crate::address::Address;
 
-/// A primary, its replicas and its sentinels, after a certain number of changes.
+/// The state of a primary, its replicas and its sentinels, after `version` changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     /// How many changes have led to this state.

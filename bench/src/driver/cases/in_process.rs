@@ -31,8 +31,8 @@ fn contend(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<Cont
     bench.ask(contender, &Job::Contend { tasks, name, start_ns: 0, millis, hold_us: 0, log: false })
 }
 
-/// The duration of a round: longer than in other cases, because some libraries pause for a long
-/// time between two polls.
+/// The duration of a round. Rounds are longer than in other cases, because some libraries pause for
+/// a long time between two polls.
 fn millis(bench: &Bench) -> u64 {
     bench.settings.round.as_millis() as u64 * 3 / 2
 }

@@ -25,8 +25,8 @@ use crate::{
 /// The number of permits of semaphores.
 const PERMITS_THERE: u32 = 8;
 
-/// The permits of a rate limiter for each 100 ms: fewer than one task requests, and far fewer than
-/// many tasks request.
+/// The permits of a rate limiter for each 100 ms. One task requests more permits, and many tasks
+/// request far more.
 const RATE: u32 = 2_000;
 
 /// The number of servers of a quorum.
@@ -75,8 +75,8 @@ pub(super) const MAP_ENTRY: Kind =
 pub(super) const SET_ELEMENT: Kind =
     kind("A set: insert an element and remove it, tasks of one process", &SET);
 
-/// There is no target, because Redisson's `poll` makes no claim. If a worker dies, its element is
-/// lost.
+/// These cases have no target, because Redisson has no claims. If a worker dies after Redisson's
+/// `poll`, the polled element is lost.
 pub(super) const CLAIMS: Kind = Kind {
     tasks: &[1, 16, 64],
     target: None,

@@ -138,8 +138,8 @@ fn worst_of(group: &'static str) -> Case {
 
 /// The time of silence after which a master is replaced, with sentinels and in a cluster.
 const SILENCE: Duration = Duration::from_secs(1);
-/// A gap between two grants that is longer than this counts as the failover. No failover is faster,
-/// and nothing else causes such a long gap.
+/// A gap between two grants that is longer than this counts as the failover. Every failover takes
+/// longer than this, and normally nothing else does.
 const GAP: Duration = Duration::from_millis(500);
 /// The time for which both contenders request locks before the failover.
 const LEAD: Duration = Duration::from_millis(300);

@@ -15,8 +15,8 @@ const GROUP: &str = "Tasks that wait for one name, held by another process";
 
 const TOO_MANY: &str = "that number of callers that poll, or are slow to start, would measure the load, not the memory";
 
-/// How many waiters start before the measurement. They are more than the connections of any
-/// library's pool, so all connections exist afterwards.
+/// How many waiters start before the measurement. No library's pool has this many connections, so
+/// all connections exist afterwards.
 const FIRST: usize = 100;
 
 /// The lease of the holder, which lasts longer than the case.

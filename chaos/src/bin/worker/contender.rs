@@ -123,7 +123,7 @@ impl Contender {
     async fn live(&mut self, mut attempt: Attempt) {
         let (hold, name) = (attempt.hold, attempt.object.name.clone());
         self.pipe.send(&WorkerEvent::Ask { hold, name, mode: attempt.mode, call: now() });
-        // A disobedient task has no token to write with.
+        // A disobedient task gets no token. So it disobeys only at objects without tokens.
         let may_disobey = self.orders.disobeys && !attempt.object.has_tokens();
         let granted = if may_disobey && self.rng.u32(0..10) == 0 {
             // This time is long enough to overlap with another holder.
@@ -246,9 +246,9 @@ impl Contender {
         Ok(Some(Guard::Nothing { element }))
     }
 
-    /// Holds the object, and checks repeatedly whether the hold has ended. The recorded time of a
-    /// check is the time before the check. If the process is suspended right after a check, it has
-    /// done nothing since the recorded time.
+    /// Holds the object, and checks repeatedly whether the hold has ended. If a check fails, the
+    /// recorded end of the hold is the time before the last successful check. The process may have
+    /// been suspended after that check.
     async fn stay(&self, attempt: &Attempt, guard: Guard, entered: Nanos) {
         let hold = attempt.hold;
         let until = entered + nanos(attempt.stay);

@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ended?;
     }
     client.shutdown(Duration::from_secs(5)).await;
-    // A blocked read of stdin occupies a thread, and the runtime would wait for this thread.
+    // A return would wait for the thread of the runtime that is blocked in a read of stdin.
     exit(0)
 }
 

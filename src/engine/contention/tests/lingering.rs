@@ -54,8 +54,8 @@ async fn too_many_unused_names_are_removed_at_once() {
     assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
 
-/// Once, the check of a woken task was planned before the checks of all idle names. The watchdog
-/// then checked only this task, again and again.
+/// Former bug: the check of a woken task was planned before the checks of all idle names. The
+/// watchdog then checked only this task, again and again.
 #[tokio::test(start_paused = true)]
 async fn unused_names_are_removed_while_a_lock_is_handed_off() {
     let (engine, contention, door) = door();
@@ -75,7 +75,7 @@ async fn unused_names_are_removed_while_a_lock_is_handed_off() {
     assert_eq!(contention.entries.lock().agenda.len(), MOST_LINGERING);
 }
 
-/// Once, each hand-off checked all idle names, which took 20 ms for ten thousand names.
+/// Former bug: each hand-off checked all idle names, which took 20 ms for ten thousand names.
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "what a look costs is no time that a test may stop")]
 async fn check_of_due_names_costs_the_same_for_any_number_of_names() {

@@ -43,8 +43,8 @@ async fn reader_gets_its_own_hold_while_a_writer_waits() {
     writer.await.unwrap();
 }
 
-/// Once, the readers in line yielded to the writer one after the other, so their waiting times
-/// added up.
+/// Former bug: the readers in line yielded to the writer one after the other, so their waiting
+/// times added up.
 #[tokio::test(start_paused = true)]
 async fn readers_in_line_yield_to_a_writer_for_ten_seconds() {
     let (store, prices) = prices();
@@ -114,8 +114,8 @@ async fn read_hold_of_a_writer_is_not_shared_during_its_write_hold() {
     assert_eq!(reading.owner(), other.owner());
 }
 
-/// Once, another task shared the read hold of a writer before the store had executed a guarded
-/// write of that writer.
+/// Former bug: another task shared the read hold of a writer before the store had executed a
+/// guarded write of that writer.
 #[tokio::test(start_paused = true)]
 async fn read_hold_of_a_writer_is_shared_after_its_write_hold_ended() {
     for ends in ["dropped", "release cancelled", "release unanswered", "lease over"] {
@@ -250,7 +250,7 @@ async fn repeated_shared_reads_let_other_tasks_run() {
     }
 }
 
-/// Once, a task took its share before it yielded, and so kept the share while it was not polled.
+/// Former bug: a task took its share before it yielded, so an unpolled task kept its share.
 #[tokio::test(start_paused = true)]
 async fn unpolled_yielding_reader_keeps_no_read_hold() {
     let (store, here) = prices();
@@ -352,8 +352,8 @@ async fn reader_pauses_for_other_clients_after_sharing_ended() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// Once, a reader waited for a fixed time only. With 64 tasks on a busy machine, the next hold then
-/// began before the previous hold had ended.
+/// Former bug: a reader waited for a fixed time only. With 64 tasks on a busy machine, the next
+/// hold then began before the previous hold had ended.
 #[tokio::test(start_paused = true)]
 async fn reader_waits_for_the_release_of_a_shared_hold_and_pauses() {
     for tries in [false, true] {
@@ -383,8 +383,8 @@ async fn reader_waits_for_the_release_of_a_shared_hold_and_pauses() {
     }
 }
 
-/// A dropped guard is released in the background. Once, a task that came at once sent its request
-/// before that release. So each read hold overlapped with the next read hold, for ever.
+/// A dropped guard is released in the background. Former bug: a task that came at once sent its
+/// request before that release. So each read hold overlapped with the next read hold, for ever.
 #[tokio::test(start_paused = true)]
 async fn reader_sends_its_request_after_a_dropped_guard_is_released() {
     let (_store, here) = prices();
@@ -403,8 +403,8 @@ async fn reader_sends_its_request_after_a_dropped_guard_is_released() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// Once, a task that paused for other clients counted as waiting for a reply, and lost its request
-/// slot only after six seconds.
+/// Former bug: a task that paused for other clients counted as waiting for a reply. It lost its
+/// request slot only after six seconds.
 #[tokio::test(start_paused = true)]
 async fn unpolled_pausing_task_delays_the_next_task_only_briefly() {
     let (_store, here) = prices();

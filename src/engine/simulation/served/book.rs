@@ -68,7 +68,7 @@ impl Book {
         change(&mut self.known.lock().unwrap())
     }
 
-    /// Notes an event, and the rule that this event breaks, if there is one.
+    /// Records an event, and the rule that this event breaks, if there is one.
     pub(super) fn checks(&self, event: impl FnOnce(&mut Known) -> Option<String>) {
         self.note(event).into_iter().for_each(|rule| self.breaks(rule));
     }
@@ -83,7 +83,7 @@ impl Book {
         self.note(|known| known.broken.clone()).map_or(Ok(()), Err)
     }
 
-    /// Notes a guard, until the returned value is dropped.
+    /// Records a guard, until the returned value is dropped.
     pub(super) fn entered(self: &Arc<Self>, trusted_hold: TrustedHold) -> Believes {
         let number = self.note(|known| {
             known.entered += 1;
@@ -122,7 +122,7 @@ impl Book {
         self.judge.is_sure(name, trusted_hold.acknowledged, Instant::now())
     }
 
-    /// Notes that the barrier has opened for a member.
+    /// Records that the barrier has opened for a member.
     pub(super) fn passed(&self, arrived: Arrived) {
         let Arrived { generation, index, .. } = arrived;
         let broken = self.note(|known| {
@@ -135,7 +135,7 @@ impl Book {
         }
     }
 
-    /// Notes that all members of a generation have left a double barrier.
+    /// Records that all members of a generation have left a double barrier.
     pub(super) fn left(&self, generation: u64) {
         let inside = self.note(|known| {
             let mut all = known.trusted_holds.values();
@@ -184,7 +184,7 @@ fn same_element(held: &[TrustedHold]) -> Option<String> {
         .map(|element| format!("two tasks believe in a claim of {}", element.bytes.escape_ascii()))
 }
 
-/// A noted guard. Dropping this value removes the guard.
+/// A recorded guard. Dropping this value removes the guard.
 pub(super) struct Believes {
     pub(super) book: Arc<Book>,
     pub(super) number: u64,

@@ -13,7 +13,7 @@ pub(super) struct Entries {
     computed: BTreeMap<u32, String>,
     /// The values that may have been inserted, and whether their insertion was confirmed.
     inserted: BTreeMap<String, bool>,
-    /// The values that a later insertion returned as replaced.
+    /// The values that a later insertion has replaced, according to its reply.
     replaced: BTreeSet<String>,
 }
 
@@ -23,12 +23,12 @@ impl Entries {
         self.counted
     }
 
-    /// Notes that a task begins to write the counter.
+    /// Records that a task begins to write the counter.
     pub(super) fn may_be_counted(&mut self) {
         self.unsure += 1;
     }
 
-    /// Notes the reply to a write of the counter.
+    /// Records the reply to a write of the counter.
     pub(super) fn is_counted(&mut self, counted: bool) {
         self.unsure -= 1;
         self.counted += u64::from(counted);
@@ -40,12 +40,12 @@ impl Entries {
         (first != value).then(|| format!("{number} was computed as {first} and as {value}"))
     }
 
-    /// Notes that a task begins to insert this value, which is unique.
+    /// Records that a task begins to insert this value, which is unique.
     pub(super) fn may_be_inserted(&mut self, value: &str) {
         self.inserted.insert(value.to_owned(), false);
     }
 
-    /// Notes the reply to an insertion, with the value that the insertion replaced. Returns the
+    /// Records the reply to an insertion, with the value that the insertion replaced. Returns the
     /// broken rule, if that value cannot have been in the map.
     pub(super) fn is_inserted(&mut self, value: &str, before: Option<String>) -> Option<String> {
         self.inserted.insert(value.to_owned(), true);

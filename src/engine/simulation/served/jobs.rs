@@ -24,12 +24,12 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Notes that the element may be in the queue, and whether it must be there.
+    /// Records that the element may be in the queue, and whether it must be there.
     pub(super) fn is_pushed(&mut self, element: &str, confirmed: bool) {
         self.pushed.insert(element.to_owned(), confirmed);
     }
 
-    /// Notes that a worker has claimed the element, and whether all replicas have `acknowledged`
+    /// Records that a worker has claimed the element, and whether all replicas have `acknowledged`
     /// the claim. Returns the broken rule, if this element cannot be in the queue. A worker that is
     /// not `sure` may have claimed the element from a server that was replaced.
     pub(super) fn is_taken(
@@ -46,12 +46,12 @@ impl Jobs {
         wrong.then(|| format!("{element} is taken, but it is done or was never pushed"))
     }
 
-    /// Notes that the claimant of the element begins to report it as done.
+    /// Records that the claimant of the element begins to report it as done.
     pub(super) fn may_be_done(&mut self, element: &str) {
         *self.unsure.entry(element.to_owned()).or_default() += 1;
     }
 
-    /// Notes the reply to the report that the element is done. Returns the broken rule, if the
+    /// Records the reply to the report that the element is done. Returns the broken rule, if the
     /// element is done twice.
     pub(super) fn is_done(&mut self, element: &str, done: bool, sure: bool) -> Option<String> {
         self.unsure.entry(element.to_owned()).and_modify(|unsure| *unsure -= 1);
@@ -59,7 +59,7 @@ impl Jobs {
         (twice && sure).then(|| format!("{element} is done twice"))
     }
 
-    /// Notes which elements a failover has lost. Returns the broken rule, if all replicas had one
+    /// Records which elements a failover has lost. Returns the broken rule, if all replicas had one
     /// of these elements.
     pub(super) fn forgets(
         &mut self,

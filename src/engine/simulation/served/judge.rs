@@ -168,7 +168,7 @@ struct Waiter {
     gate: Gate,
     class: Class,
     since: Instant,
-    /// The later of the start of this wait and the last grant to this client.
+    /// When this wait began, or when this client last got a grant, whichever is later.
     first_since: Instant,
     /// The number of grants to other clients since `first_since`.
     passed_over: u32,
@@ -186,8 +186,7 @@ struct Watched {
     /// When the keys of the lock last moved to another shard. The replicas of that shard receive
     /// the keys later.
     moved: Option<Instant>,
-    /// Until when a second holder is allowed even if replicas have acknowledged the grant of the
-    /// first.
+    /// Until when a second holder is allowed even if replicas have acknowledged the first grant.
     forgotten_until: Instant,
     /// Until when a fault disturbs the server of the lock.
     quiet_until: Instant,
@@ -226,7 +225,7 @@ impl Judge {
         self.seen.lock().unwrap()
     }
 
-    /// Notes a fault that lasts for `lasts`.
+    /// Records a fault that lasts for `lasts`.
     pub(super) fn fault(&self, lasts: Duration) {
         let mut seen = self.seen();
         let until = seen.over(lasts) + self.connected();
@@ -234,7 +233,7 @@ impl Judge {
         seen.disturbed_until = seen.disturbed_until.max(Some(until));
     }
 
-    /// Notes a fault of one client that lasts for `lasts`.
+    /// Records a fault of one client that lasts for `lasts`.
     pub(super) fn client_fault(&self, client: &str, lasts: Duration) {
         let mut seen = self.seen();
         let until = seen.over(lasts) + self.connected();
@@ -243,7 +242,7 @@ impl Judge {
         *known = until.max(*known);
     }
 
-    /// Notes that for `lasts`, clients reach only sentinels that do not know the primary. Clients
+    /// Records that for `lasts`, clients reach only sentinels that do not know the primary. Clients
     /// that are already connected to the primary do not notice this. A client that has a fault now
     /// may have missed the failover. Such a client cannot find the primary.
     pub(super) fn misleads(&self, lasts: Duration) {
@@ -256,7 +255,7 @@ impl Judge {
         }
     }
 
-    /// Notes a fault that disturbs only the waiters and holders of `name`.
+    /// Records a fault that disturbs only the waiters and holders of `name`.
     pub(super) fn fault_of(&self, name: &Name, lasts: Duration) {
         let until = Instant::now() + lasts + self.connected();
         if let Some(lock) = self.seen().locks.get_mut(name) {
@@ -265,8 +264,8 @@ impl Judge {
         }
     }
 
-    /// Notes that for `lasts`, `name` moves to another server. Meanwhile some requests take longer,
-    /// but no request may fail.
+    /// Records that for `lasts`, `name` moves to another server. Meanwhile some requests take
+    /// longer, but no request may fail.
     pub(super) fn moves(&self, name: &Name, lasts: Duration) {
         let until = Instant::now() + lasts + self.connected();
         if let Some(lock) = self.seen().locks.get_mut(name) {
@@ -279,7 +278,7 @@ impl Judge {
         if self.scenario.kind == Kind::Switched { FOLLOWED } else { CONNECTED }
     }
 
-    /// Notes that within the time `lasts`, the server may forget the holder of `name`.
+    /// Records that within the time `lasts`, the server may forget the holder of `name`.
     pub(super) fn doubts(&self, name: &Name, lasts: Duration) {
         self.fault_of(name, lasts);
         let until = Instant::now() + lasts + self.scenario.lease();
@@ -293,7 +292,7 @@ impl Judge {
         }
     }
 
-    /// Notes that within the time `lasts`, the server may forget the holder of `name`, even if
+    /// Records that within the time `lasts`, the server may forget the holder of `name`, even if
     /// replicas have acknowledged the grant.
     pub(super) fn forgets(&self, name: &Name, lasts: Duration) {
         self.doubts(name, lasts);
@@ -315,7 +314,7 @@ impl Judge {
         self.names.iter().for_each(|name| self.doubts(name, lasts));
     }
 
-    /// Notes a waiter, until the returned value is dropped.
+    /// Records a waiter, until the returned value is dropped.
     pub(super) fn waits(
         self: &Arc<Self>,
         name: &Name,
@@ -339,7 +338,7 @@ impl Judge {
         Waits { judge: Arc::clone(self), number }
     }
 
-    /// Notes a guard, until the returned value is dropped.
+    /// Records a guard, until the returned value is dropped.
     pub(super) fn acquired(
         self: &Arc<Self>,
         name: &Name,
@@ -375,12 +374,12 @@ impl Judge {
         Believes { judge: Arc::clone(self), number }
     }
 
-    /// Notes that a foreign client has acquired.
+    /// Records that a foreign client has acquired.
     pub(super) fn foreign_client_acquired(&self, name: &Name, gate: &Gate) {
         self.seen().passes_over(name, gate, None);
     }
 
-    /// Notes that `lost()` of this hold has returned.
+    /// Records that `lost()` of this hold has returned.
     pub(super) fn loss_reported(&self, number: u64, reason: LostReason) {
         let mut seen = self.seen();
         let Some(trusted_hold) = seen.trusted_holds.get_mut(&number) else { return };
@@ -401,7 +400,7 @@ impl Judge {
         }
     }
 
-    /// Notes that an acquisition of `name` has failed.
+    /// Records that an acquisition of `name` has failed.
     pub(super) fn failed(&self, name: &Name, error: &Error) {
         let (mut seen, now) = (self.seen(), Instant::now());
         let failing = seen.locks.get(name).map(|lock| lock.failing_until);
@@ -417,8 +416,8 @@ impl Judge {
         }
     }
 
-    /// Notes that a client behind `gate` has finished an operation that began at `since`, and that
-    /// does not wait for another client.
+    /// Records that a client behind `gate` has finished an operation that began at `since`, and
+    /// that does not wait for another client.
     pub(super) fn done(&self, name: &Name, gate: &Gate, since: Instant) {
         let mut seen = self.seen();
         let is_quiet = seen.quiet_since(name) < since && gate.opens() <= since;
@@ -429,7 +428,7 @@ impl Judge {
         }
     }
 
-    /// Notes that the process behind `gate` has died: its holds and its waiters do not count any
+    /// Records that the process behind `gate` has died: its holds and its waiters do not count any
     /// more.
     pub(super) fn dies(&self, client: &str, gate: &Gate) {
         let mut seen = self.seen();
@@ -458,13 +457,13 @@ impl Judge {
         }
     }
 
-    /// Notes that the client behind `gate` was shut down.
+    /// Records that the client behind `gate` was shut down.
     pub(super) fn is_shut(&self, gate: &Gate) {
         self.seen().records.shuts(gate);
         self.check();
     }
 
-    /// Notes that a release reported a loss: the server did not have the hold that began at
+    /// Records that a release reported a loss: the server did not have the hold that began at
     /// `since`.
     pub(super) fn found_lost(&self, name: &Name, owner: &Owner, since: Instant) {
         let mut seen = self.seen();
@@ -509,7 +508,7 @@ impl Judge {
         if self.scenario.faults.permissions || self.scenario.faults.refusals {
             return None;
         }
-        // A task that awaits acknowledgements is noted as a waiter, but has the lock and needs no
+        // A task that awaits acknowledgements counts as a waiter, but has the lock and needs no
         // subscription. So the time counts from the last moment at which its client had the lock.
         let had = |it: &Waiter| match self.scenario.is_deployed() {
             true => seen.had_at(&it.name, &it.client, now),
@@ -569,7 +568,7 @@ fn acquired(scenario: &Scenario) -> Duration {
     }
 }
 
-/// A noted waiter. Dropping this value removes the waiter.
+/// A recorded waiter. Dropping this value removes the waiter.
 pub(super) struct Waits {
     judge: Arc<Judge>,
     number: u64,
@@ -581,7 +580,7 @@ impl Drop for Waits {
     }
 }
 
-/// A noted guard. Dropping this value notes that the guard is gone.
+/// A recorded guard. Dropping this value records that the guard is gone.
 pub(super) struct Believes {
     judge: Arc<Judge>,
     number: u64,

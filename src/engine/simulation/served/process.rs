@@ -41,7 +41,7 @@ impl Process {
         self.is_shut.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the machine was suspended for `time`.
+    /// Records that the machine was suspended for `time`.
     pub(super) fn sleeps(&self, time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap();
         self.slept.fetch_add(millis, Ordering::Relaxed);

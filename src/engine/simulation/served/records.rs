@@ -31,7 +31,7 @@ struct Turns {
 }
 
 impl Records {
-    /// Notes an acquisition of `name`. Returns the broken rule, if there is one. Tokens are not
+    /// Records an acquisition of `name`. Returns the broken rule, if there is one. Tokens are not
     /// checked if a foreign client `meddles`.
     pub(super) fn acquires(
         &mut self,

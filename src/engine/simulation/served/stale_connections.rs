@@ -34,8 +34,8 @@ pub(super) struct StaleConnections {
 impl StaleConnections {
     pub(super) fn of(site: &Site, scenario: &Scenario) -> Self {
         let stays = match (site, scenario.kind) {
-            // A client that sends no requests rarely refreshes the topology of a cluster, so it may
-            // keep a connection to a replaced node for a while.
+            // Without requests, a client rarely refreshes the topology of a cluster, so it may keep
+            // a connection to a replaced node for a while.
             (Site::Nodes(..), _) => Duration::from_secs(24),
             (_, Kind::Switched) => Duration::from_secs(1),
             _ => Duration::from_secs(4),
@@ -44,14 +44,14 @@ impl StaleConnections {
         Self { stays, stale, silent, excused }
     }
 
-    /// Notes that for `lasts`, `client` cannot notice the replacement of a server.
+    /// Records that for `lasts`, `client` cannot notice the replacement of a server.
     pub(super) fn excuse(&mut self, client: &str, lasts: Duration) {
         let until = Instant::now() + lasts;
         let known = self.excused.entry(client.to_owned()).or_insert(until);
         *known = until.max(*known);
     }
 
-    /// Notes that no byte will arrive on the subscribed connections that a client has now.
+    /// Records that no byte will arrive on the subscribed connections that a client has now.
     pub(super) fn silences(&mut self, site: &Site, client: &str) {
         let now = Instant::now();
         for server in site.all() {

@@ -87,7 +87,8 @@ pub(super) async fn page(
         };
         let texts = |values: &[Value]| values.iter().map(bytes).collect::<Result<Vec<_>, _>>();
         let next = Cursor { page: replies::number(page)?.unsigned_abs(), read: texts(read)? };
-        // The cursor 0 means the end, but with hashes, it means the rest of the first page.
+        // Without hashes, the cursor 0 means the end. With hashes, it means the rest of the first
+        // page.
         let next = Some(next).filter(|next| *next != Cursor::default());
         Ok(Page { parts: texts(parts)?, next, skips: skips.first().map(bytes).transpose()? })
     };

@@ -242,8 +242,7 @@ impl RedisStore {
 
     /// Returns the group of `object`. One request can renew all holds of a group. Holds of a group
     /// have the same kind. In a cluster, the holds also have the same slot, because a script may
-    /// not use two slots. So if a node hangs, only the holds on this node are in doubt, even while
-    /// the node is importing a slot.
+    /// not use two slots. So if a node hangs, only the holds on this node are in doubt.
     pub(crate) fn group(&self, object: &Object) -> u32 {
         const KINDS: u32 = Kind::ALL.len() as u32;
         let slot = if self.topology.moves_slots() { slot_of_name(&object.name) } else { 0 };

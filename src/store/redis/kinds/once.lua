@@ -11,9 +11,9 @@ local function replied(receipt)
     return reply and reply ~= '' and reply
 end
 
--- Stores `reply` for `rest` milliseconds, runs a command, and returns `reply`. SET comes first, so
--- that on a full or read-only server, which rejects SET, the script ends before the command. If the
--- ACL denies the command, DEL removes `reply`, because a repeated request must not return it.
+-- Stores `reply` for `rest` milliseconds, runs a command, and returns `reply`. SET comes first. A
+-- full or read-only server rejects SET, and the script then ends before the command. If the ACL
+-- denies the command, DEL removes `reply`, because a repeated request must not return it.
 local function once(receipt, rest, reply, ...)
     redis.call('SET', receipt, reply, 'PX', rest)
     local done = redis.pcall(...)

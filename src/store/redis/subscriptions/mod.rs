@@ -82,8 +82,8 @@ mod tests {
         RedisStore::connect_by(connector, &settings, "one").await.unwrap()
     }
 
-    /// Once, the client sent all requests at once. The time limit ended before the last reply came,
-    /// so the client reconnected again and again.
+    /// Former bug: the client sent all requests at once. The time limit ended before the last reply
+    /// came, so the client reconnected again and again.
     #[tokio::test(start_paused = true)]
     async fn slow_subscription_to_many_names_keeps_the_connection() {
         let store = served_slowly(&Twin::new(7)).await;

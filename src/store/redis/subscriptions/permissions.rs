@@ -33,7 +33,6 @@ impl Permissions {
         Self { queue: true, own_channels: true, releases: true };
 }
 
-/// A denied permission.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::store::redis) enum Denied {
     Queue,

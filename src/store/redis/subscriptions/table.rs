@@ -478,7 +478,7 @@ mod tests {
         );
     }
 
-    /// Once, if the queue was already denied, a denied subscription removed the wrong permission.
+    /// Former bug: after a denied queue, a denied subscription removed the wrong permission.
     #[test]
     fn late_rejection_removes_only_the_permission_of_its_request() {
         let (mut table, now) = (table(), Instant::now());

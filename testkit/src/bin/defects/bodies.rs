@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-/// Returns the bodies of the functions of `text`, with their braces. The body of a nested function
-/// is only part of the outer body.
+/// Returns the bodies of the functions of `text`, with their braces. A nested function is not
+/// listed separately, because it is part of the outer body.
 pub(crate) fn bodies(text: &str) -> Vec<Range<usize>> {
     let mut tokens = Tokens { text, at: 0 };
     let mut found = vec![];

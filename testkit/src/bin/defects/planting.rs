@@ -22,8 +22,9 @@ const LIBRARIES: [(&str, &str); 2] =
 /// The file with the dependencies of the library's tests.
 const DEPENDENCIES: &str = "Cargo.toml";
 
-/// The library as its own dependency, for examples and integration tests. The unit tests of the
-/// library do not need this line. With this line, cargo would build the library twice for them.
+/// The line that makes the library its own dependency, for examples and integration tests. The copy
+/// does not have this line, because cargo would build the library twice, and unit tests do not need
+/// it.
 const ITSELF: &str = "leasehold = { path = \".\", features = [\"testing\"] }\n";
 
 /// Returns the source of the function `number`. An invalid number counts as 0, so that no defect is
@@ -38,7 +39,7 @@ fn planted() -> String {
     )
 }
 
-/// The texts of files, by file.
+/// The texts of files, by the path of the file.
 pub(crate) type Texts = BTreeMap<&'static str, String>;
 
 /// The sources with all defects.

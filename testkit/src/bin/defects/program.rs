@@ -72,7 +72,7 @@ impl Program {
     }
 
     /// Runs a test. Returns its output and its exit status. The status is `None` if the test did
-    /// not end within `longest`. The name of its temporary files is `name`.
+    /// not end within `longest`. The temporary files of the test have the name `name`.
     pub(crate) fn run(
         &self,
         run: &Run<'_>,
@@ -156,9 +156,9 @@ fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
 /// Builds the tests and returns the output of cargo. A little optimisation makes simulations three
 /// times as fast.
 ///
-/// Except testkit, all dependencies keep the profile of the project, so that cargo does not build
-/// them again. But testkit contains the path of its sources, so the copy must not replace the
-/// project's build of testkit.
+/// All dependencies except testkit keep the profile of the project, so that cargo does not build
+/// them again. A build of testkit contains the path of its sources. With another profile, the
+/// testkit of the copy does not replace the testkit of the project.
 fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     let mut cargo = Command::new(env!("CARGO"));
     // `cargo run` sets variables that describe this program. If a dependency reads these variables,

@@ -24,8 +24,8 @@ pub(crate) struct Found {
     pub(crate) after: String,
 }
 
-/// Runs the test of `finder` with the defect `number`, or without a defect if `number` is 0. If the
-/// test passes, it has found nothing. The name of its temporary files is `name`.
+/// Runs the test of `finder` with the defect `number`. The number 0 means no defect. If the test
+/// passes, it has found nothing. The temporary files of the test have the name `name`.
 pub(crate) fn search(
     program: &Program,
     finder: Finder,
@@ -83,7 +83,7 @@ fn by_test(name: &str, passed: bool, text_out: &str) -> Outcome {
     }
 }
 
-/// If no test has the name, the run passes, but proves nothing.
+/// Checks that one test ran. If no test has the name, the run passes, but proves nothing.
 fn exactly_one(text_out: &str) -> Result<(), String> {
     match text_out.contains("running 1 test\n") {
         true => Ok(()),

@@ -24,7 +24,7 @@ impl Seen {
         self.misled_until.map_or(over, |until| until.max(over))
     }
 
-    /// Notes that a client behind `gate` acquired `name`, as `owner` if it is a Leasehold client.
+    /// Records that a client behind `gate` acquired `name`, as `owner` if it is a Leasehold client.
     pub(super) fn passes_over(&mut self, name: &Name, gate: &Gate, owner: Option<&Owner>) {
         let now = Instant::now();
         let before = self.locks.get_mut(name).map(|lock| &mut lock.granted_to);

@@ -37,8 +37,8 @@ impl Worker {
                 0 => self.counts(&map).await,
                 1 => self.computes(&map, round).await,
                 2 => {
-                    // After this, two tasks may believe in the lock of the counter. Only the task
-                    // whose hold is on the server may write.
+                    // After this, two tasks may have a valid guard. But only the task whose hold is
+                    // on the server can write.
                     let lock = map.lock(COUNTER).unwrap();
                     let deleted = self.book.site.master().delete(lock.name().as_str());
                     self.log(|| format!("deletes the lock of the counter: {deleted}"));

@@ -114,7 +114,7 @@ impl Book {
         self.checks(|known| known.jobs.is_taken(element, acknowledged, sure));
     }
 
-    /// Notes a failover. The old server had the elements `before`, and the new server has the
+    /// Records a failover. The old server had the elements `before`, and the new server has the
     /// elements `after`. `repeats` says whether each client repeats a forgotten `done` in time.
     pub(in crate::engine::simulation::served) fn fails_over(
         &self,

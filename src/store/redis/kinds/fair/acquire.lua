@@ -33,7 +33,7 @@ local LEAST_WAIT = 50
 local waits = ARGV[3] ~= '0'
 local lives_until = string.format('%.0f', now + ARGV[3])
 
--- Notes that this owner is alive. If KEYS[4] expired, dead waiters of Leasehold would count as
+-- Records that this owner is alive. If KEYS[4] expired, dead waiters of Leasehold would count as
 -- waiters of Redisson. So KEYS[4] lives for at least WAIT after the deadline of this owner.
 local function note_alive(deadline)
     redis.call('ZADD', KEYS[4], lives_until, ARGV[1])

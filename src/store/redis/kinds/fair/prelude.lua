@@ -22,7 +22,7 @@
 local WAIT = 300000
 
 -- `advance` moves no deadline to less than this many milliseconds after the end of the lease. So a
--- waiter can send its next request before Redisson drops it, which happens after its deadline. If a
+-- waiter can send its next request before its deadline, after which Redisson drops the waiter. If a
 -- deadline is in the past, a Redisson client may wait without end.
 local AHEAD = 1000
 

@@ -30,7 +30,7 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
         return holder(KEYS[1], pttl)
     end
     -- Maybe no living waiter was notified. If the withdrawn owner was the head, an earlier release
-    -- notified only this owner. If this request repeats a release, its first message may be lost.
+    -- notified only this owner. If this request repeats a release, the first message may be lost.
     notify(head, ARGV[2])
     return {}
 end

@@ -369,8 +369,8 @@ async fn heartbeats_expire_by_themselves_and_queues_leave_no_key() {
     assert!(t.twin.keys().is_empty(), "{:?}", t.twin.keys());
 }
 
-/// Once, the key with the last requests of waiters expired before the last deadline. After that, a
-/// dead waiter of Leasehold counted as a waiter of Redisson.
+/// Former bug: the key with the last requests of waiters expired before the last deadline. After
+/// that, a dead waiter of Leasehold counted as a waiter of Redisson.
 #[tokio::test(start_paused = true)]
 async fn waiter_that_dies_after_a_long_wait_is_dropped_at_once() {
     let t = Bench::new();

@@ -95,9 +95,9 @@ local function put_back(score)
     end
 end
 
--- The client of `place` was notified, but may be dead. So if it has waited for long, the script
--- also notifies the next two clients in the queue, each only if it has waited for long, too. The
--- second client then sends a request after ARGV[5] milliseconds, and the third after ARGV[8].
+-- The client of `place` was notified, but may be dead. If it has waited for long, the script also
+-- notifies those of the next two clients in the queue that have waited for long, too. The second
+-- client then sends a request after ARGV[5] milliseconds, and the third after ARGV[8].
 local function warn(from, now)
     local long_ago = (now - ARGV[7]) * 1000
     if tonumber(came) > long_ago then

@@ -10,7 +10,7 @@
 --   ARGV[6]  old        the value that compare and matching expect; else empty
 --   ARGV[7]  field_ttl  milliseconds after which an inserted entry ends; 0 for never
 --   ARGV[8]  topic      channel of Java's local caches; empty for no notice
---   ARGV[9]  notice     message that invalidates the entries there
+--   ARGV[9]  notice     message that invalidates the entries in these caches
 --   ARGV     more       for many: further keys, each followed by its value
 --
 --   0          there was no entry; for compare and matching, also if it had another value

@@ -39,7 +39,6 @@ static FORCE: LazyLock<Script> = script!("../holder", "prelude", "force");
 /// The suffix of a writer's field.
 const WRITER: &str = ":write";
 
-/// The read side.
 pub(in crate::store::redis) struct Readers;
 
 impl InRedis for Readers {
@@ -126,7 +125,6 @@ impl InRedis for Readers {
     }
 }
 
-/// The write side.
 pub(in crate::store::redis) struct Writers;
 
 impl InRedis for Writers {

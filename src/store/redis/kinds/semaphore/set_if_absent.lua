@@ -8,8 +8,8 @@
 --   ARGV[3]  rest       milliseconds for which the receipt is kept
 --
 --   1   created. Holders of permits of a deleted semaphore have no permits of the new semaphore
---   0   the semaphore existed. The script deletes the receipt, because a repeated request gets 0
---       without the receipt
+--   0   the semaphore existed. The script deletes the receipt, because a repeated request returns
+--       0 even without the receipt
 --
 -- Cost: GET, SET, EXISTS and PEXPIRE; SET, DEL, PUBLISH and SET if the semaphore is created.
 

@@ -168,8 +168,8 @@ public final class Contender {
     }
 
     /**
-     * Holds for this time, and checks every few milliseconds whether the lease is over. The
-     * recorded time of a check is the time before the check.
+     * Holds for this time, and checks every few milliseconds whether the lease is over. If it is
+     * over, the recorded end of the hold is the time before the last successful check.
      */
     private void stay(Held held, long hold, String name, long stay) {
         long entered = System.nanoTime();

@@ -42,7 +42,7 @@ abstract class Held {
 
     abstract String mode();
 
-    /** Whether a grant with a quick reply needs no other request to confirm the lease. */
+    /** Whether a quick reply to a grant suffices, so that no other request confirms the lease. */
     boolean believesGrants() {
         return true;
     }
@@ -257,7 +257,7 @@ abstract class Held {
         }
     }
 
-    /** How many ms each lease counts as shorter, for clock drift and the duration of a check. */
+    /** Each lease counts as this many ms shorter, for clock drift and the duration of a check. */
     private static final long MARGIN = 50;
     /** If the reply comes within this time, in ns, the lease counts from the request. */
     private static final long SOON = 200_000_000;
