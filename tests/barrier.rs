@@ -132,7 +132,7 @@ async fn dropped_member_leaves_at_once() {
 /// Former bug: the store still counted a timed-out member after its call had returned. With the
 /// next arrival, the barrier then opened early.
 #[tokio::test(start_paused = true)]
-async fn timed_out_member_does_not_count_after_its_error() {
+async fn timed_out_member_no_longer_counts_at_the_next_arrival() {
     let (store, [one, other]) = two(2);
     for _ in 0..10 {
         assert_eq!(present(&one).await, 1);
@@ -199,7 +199,7 @@ async fn unpolled_member_gets_an_error_a_minute_after_the_opening() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_survives_a_short_store_outage_but_not_a_long_one() {
+async fn barrier_member_survives_only_a_short_outage_of_the_store() {
     let (store, [one, other]) = two(2);
     let member = waiting(&one).await;
     store.stall();

@@ -309,7 +309,7 @@ mod reentry {
     }
 
     #[test]
-    fn thread_gets_a_new_owner_after_its_release() {
+    fn each_hold_of_a_thread_has_a_new_owner() {
         let lock = World::new().door();
         let guard = lock.acquire().unwrap();
         let before = guard.owner().clone();
@@ -348,7 +348,7 @@ mod reentry {
     }
 
     #[test]
-    fn lost_hold_is_acquired_again_instead_of_reentered() {
+    fn thread_gets_a_new_hold_instead_of_reentering_a_lost_hold() {
         // given a guard whose lease has ended
         let world = World::new();
         let lock = world.door();
@@ -465,7 +465,7 @@ mod guards {
     }
 
     #[test]
-    fn guard_prints_its_lock() {
+    fn guard_shows_its_name_owner_count_and_remaining_time() {
         let lock = World::new().door().lease(LONG);
         let guard = lock.acquire().unwrap();
         let holder = lock.holder().unwrap().unwrap();
@@ -518,7 +518,7 @@ mod guards {
     }
 
     #[test]
-    fn guard_kept_until_its_thread_ends_frees_the_lock() {
+    fn guard_in_a_thread_local_frees_the_lock_when_its_thread_ends() {
         // given a guard in a thread local. When the thread ends and drops the guard, other thread
         // locals may already be destroyed.
         thread_local! {
@@ -557,7 +557,7 @@ mod looking {
     }
 
     #[test]
-    fn client_counts_its_operations() {
+    fn client_stats_count_held_granted_and_released_locks() {
         let world = World::new();
         let guard = world.door().acquire().unwrap();
         assert_eq!((world.one.stats().held, world.one.stats().granted), (1, 1));
@@ -840,7 +840,7 @@ fn short_lived_threads_may_share_a_client() {
 // Semaphores and latches.
 
 #[test]
-fn thread_acquires_permits_when_another_releases_them() {
+fn thread_acquires_permits_that_another_thread_releases() {
     let client = Client::in_memory().unwrap();
     let pool = client.semaphore("pool").unwrap();
     pool.set_if_absent(2).unwrap();
@@ -862,7 +862,7 @@ fn thread_acquires_permits_when_another_releases_them() {
 }
 
 #[test]
-fn threads_pass_a_latch_when_another_counts_it_down() {
+fn threads_wait_at_a_latch_until_its_count_is_zero() {
     let ready = Client::in_memory().unwrap().latch("ready").unwrap();
     ready.set(2).unwrap();
     assert!(ready.wait_within(Duration::from_millis(20)).unwrap_err().is_busy());

@@ -123,7 +123,7 @@ fn future_that_owns_a_lock_may_be_spawned() {
 }
 
 #[test]
-fn work_that_is_not_send_may_run_on_its_thread() {
+fn run_accepts_work_that_is_not_send() {
     let lock = Client::in_memory().lock("door").unwrap();
     let local = std::rc::Rc::new(42);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -179,7 +179,7 @@ mod blocking {
     use super::*;
 
     #[test]
-    fn thread_guard_stays_on_its_thread() {
+    fn reentrant_blocking_guard_cannot_leave_its_thread() {
         const { assert!(!<Is<LockGuard>>::SEND && !<Is<FencedGuard>>::SEND) };
         is_unpin::<LockGuard>();
         is_static::<LockGuard>();

@@ -397,7 +397,7 @@ mod woken_and_cancelled {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn dropped_waiter_wakes_the_next_of_its_process() {
+    async fn dropped_waiter_wakes_the_next_waiter_of_its_process() {
         // given a holder of another client, and two waiters of this client
         let world = World::new();
         let guard = world.other_door().acquire().await.unwrap();
@@ -439,7 +439,7 @@ mod woken_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn last_queued_waiter_acquires_when_fifty_others_leave() {
+    async fn waiter_behind_fifty_aborted_tasks_acquires_a_freed_lock() {
         // given many waiters that will be aborted, and one waiter that stays
         let world = World::new();
         let guard = world.other_door().acquire().await.unwrap();
@@ -483,7 +483,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn hand_off_to_a_dropped_task_reaches_the_next_in_an_outage() {
+    async fn hand_off_to_a_dropped_task_reaches_the_next_task_in_outage() {
         // given a holder, and two waiting tasks of the same client
         let world = World::new();
         let (lock, behind) = (world.door(), world.door());
@@ -564,7 +564,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn last_local_waiter_acquires_when_fifty_others_leave() {
+    async fn hand_off_skips_fifty_aborted_tasks_to_the_last_waiter() {
         let world = World::new();
         let guard = world.door().acquire().await.unwrap();
         let mut leaving = Vec::new();
@@ -592,7 +592,7 @@ mod granted_and_cancelled {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn abandoned_request_is_withdrawn() {
+    async fn request_whose_caller_was_dropped_is_withdrawn() {
         // given a request to a silent store
         let world = World::new();
         world.store.stall();
@@ -614,7 +614,7 @@ mod granted_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn guard_in_the_unread_result_of_a_task_is_released() {
+    async fn guard_in_a_dropped_join_handle_is_released() {
         let world = World::new();
         let lock = world.door();
         let task = tokio::spawn(async move { lock.acquire().await });
@@ -760,7 +760,7 @@ async fn dropped_reenter_leaves_the_hold_count_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_checks_and_observers_do_not_change_the_hold() {
+async fn dropped_query_or_loss_future_does_not_change_the_hold() {
     for stalled in [false, true] {
         let cuts = at_every_await(async |cut| {
             let world = World::new();

@@ -146,7 +146,7 @@ async fn claim_is_lost_when_the_store_loses_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn future_dropped_at_any_await_loses_no_element() {
+async fn queue_call_dropped_at_any_await_loses_no_element() {
     let [one, other] = two();
     push(&one, &["a"]).await;
     let cuts = at_every_await(async |cut| {

@@ -41,7 +41,7 @@ fn every_direct_dependency_is_listed_with_its_reason() {
 /// Former bug: the package contained tests that need the testkit, and scripts that need the
 /// repository.
 #[test]
-fn package_has_no_file_that_needs_files_outside_of_it() {
+fn no_packaged_file_needs_a_file_outside_the_package() {
     let mut cargo = Command::new(env!("CARGO"));
     let listed = cargo.args(["package", "--list", "--allow-dirty", "--offline"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

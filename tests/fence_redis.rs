@@ -132,7 +132,7 @@ fn older_holds_write_nothing_with_any_kind_of_fenced_call() {
 }
 
 #[test]
-fn tokens_are_compared_as_numbers_and_exactly() {
+fn tokens_are_compared_as_exact_64_bit_numbers() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     for (newest, older) in
@@ -287,7 +287,7 @@ fn fence_refuses_a_key_of_another_type_and_keeps_it() {
 }
 
 #[test]
-fn many_fields_and_any_bytes_are_written() {
+fn fenced_hash_write_accepts_20000_fields_of_any_bytes() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     let field = |number: u32| [&[0, 255, 10], number.to_be_bytes().as_slice()].concat();
@@ -315,7 +315,7 @@ fn fenced_call_by_hash_works_after_its_text_was_sent() {
 }
 
 #[test]
-fn newest_of_many_concurrent_writes_stays() {
+fn concurrent_writes_leave_the_value_with_the_highest_token() {
     // given tokens in mixed order, each written by a separate client
     let server = Redis::start();
     std::thread::scope(|scope| {
@@ -340,7 +340,7 @@ fn newest_of_many_concurrent_writes_stays() {
 /// If the counter is not raised, receivers reject each new holder until its token is higher than
 /// the highest token that they have seen.
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_token_counter_is_raised_above_tokens_of_receivers() {
+async fn raise_token_lifts_a_lost_counter_above_tokens_of_receivers() {
     const COUNTER: &str = "redisson_lock_token:{orders:42}";
     let server = Redis::start();
     let [one, other] = [client(&server).await, client(&server).await];

@@ -95,7 +95,7 @@ async fn release_timeout_limits_the_call_and_release_continues() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn result_of_work_does_not_wait_for_a_silent_store() {
+async fn run_release_wait_limits_the_wait_for_a_silent_store() {
     let defaults = world(|builder| builder);
     let hasty = world(|builder| builder.run_release_wait(millis(20)));
     for ((store, lock), limit) in [(defaults, millis(500)), (hasty, millis(20))] {

@@ -61,7 +61,7 @@ async fn error_names_the_codec_of_the_writer() {
 
 /// The values of one request, and the entries of one page, are too long for one reply.
 #[tokio::test(start_paused = true)]
-async fn many_long_entries_are_read_by_several_requests() {
+async fn map_reads_many_long_entries_by_several_requests() {
     let texts = Client::in_memory().map::<u32, String>("texts").unwrap();
     let all: Vec<_> = (0..300).map(|key| (key, key.to_string().repeat(10_000))).collect();
     texts.insert_many(&all).await.unwrap();
@@ -84,7 +84,7 @@ async fn many_long_entries_are_read_by_several_requests() {
 // Locks of entries.
 
 #[tokio::test(start_paused = true)]
-async fn present_value_is_returned_while_a_dead_client_has_its_lock() {
+async fn computation_is_skipped_when_a_value_appears_during_the_wait() {
     let store = MemoryStore::new();
     let dead = orders(&store);
     let _guard = dead.lock(KEY).unwrap().acquire().await.unwrap();

@@ -164,7 +164,7 @@ mod lose {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn store_forgets_only_the_given_name() {
+    async fn lose_affects_only_the_given_name() {
         let store = MemoryStore::new();
         let client = Client::with_store(&store);
         let door = client.lock("door").unwrap().acquire().await.unwrap();
@@ -430,7 +430,7 @@ mod health {
 }
 
 #[tokio::test(start_paused = true)]
-async fn error_keeps_its_source() {
+async fn unavailable_error_has_the_timeout_as_its_source() {
     use std::error::Error as _;
 
     let store = MemoryStore::new();
@@ -515,7 +515,7 @@ async fn replicated_acquire_ends_at_its_timeout_if_the_store_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_of_one_hold_share_its_acknowledgements() {
+async fn readers_share_the_acknowledgements_of_their_shared_hold() {
     let store = MemoryStore::new();
     let prices = Client::with_store(&store).read_write_lock("prices").unwrap();
     let read = prices.read().local_handoff(9, secs(60));

@@ -90,7 +90,7 @@ async fn multi_lock_holds_all_members_until_its_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn try_acquire_holds_no_member_when_one_is_busy() {
+async fn multi_lock_try_acquire_keeps_no_member_if_a_member_is_held() {
     for busy in ["a", "b", "c"] {
         let world = World::new();
         let held = world.other_lock(busy).acquire().await.unwrap();
@@ -105,7 +105,7 @@ async fn try_acquire_holds_no_member_when_one_is_busy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_within_holds_no_member_after_its_timeout() {
+async fn multi_lock_keeps_no_member_after_its_timeout() {
     for busy in ["a", "b", "c"] {
         let world = World::new();
         let held = world.other_lock(busy).acquire().await.unwrap();
@@ -208,7 +208,7 @@ async fn member_lost_during_the_wait_is_acquired_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn multi_lock_reacquires_a_member_lost_while_it_tries_another() {
+async fn multi_lock_reacquires_a_member_lost_before_its_last_grant() {
     let world = World::new();
     let (store, slow) = elsewhere("b");
     let short = world.one.lock("a").unwrap().lease(millis(50));

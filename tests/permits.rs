@@ -339,7 +339,7 @@ async fn permits_are_renewed_as_long_as_their_guard_exists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fixed_lease_and_max_hold_end_with_their_reason() {
+async fn permits_report_whether_lease_or_max_hold_ended_their_hold() {
     let t = World::of(2).await;
     let begun = Instant::now();
     let fixed = t.one.clone().lease(secs(4)).acquire().await.unwrap();
@@ -482,7 +482,7 @@ async fn permit_release_dropped_at_any_await_continues() {
 
 #[cfg(feature = "blocking")]
 #[test]
-fn threads_share_permits_and_a_guard_may_move() {
+fn blocking_permits_are_not_reentrant_and_guards_are_send() {
     let client = leasehold::blocking::Client::in_memory().unwrap();
     let permits = client.expirable_semaphore("printers").unwrap();
     assert!(permits.set_if_absent(2).unwrap());

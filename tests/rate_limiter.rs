@@ -224,7 +224,7 @@ async fn tasks_get_permits_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_waiter_passes_its_position_on() {
+async fn rate_waiter_acquires_at_once_when_the_waiter_before_leaves() {
     let limiter = limiter(4, secs(60)).await;
     limiter.acquire(3).await.unwrap();
     let (large, small) = (waiting(&limiter, 4).await, waiting(&limiter, 1).await);
@@ -265,7 +265,7 @@ async fn shutdown_ends_a_wait_for_a_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_share_a_rate_unless_each_has_its_own() {
+async fn clients_share_a_rate_unless_the_rate_is_per_client() {
     let store = MemoryStore::new();
     let one = limiter_on(&store, Rate::per(2, secs(60))).await;
     let other = limiter_on(&store, Rate::per(9, secs(1))).await;

@@ -140,7 +140,7 @@ async fn waiting_writer_precedes_later_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_writer_keeps_its_preference_for_five_seconds() {
+async fn writer_that_sends_no_requests_delays_readers_for_5_seconds() {
     let (store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
     // A writer that waits, and that sends no further request for 30 s.
@@ -358,7 +358,7 @@ async fn loss_reaches_every_reader_of_a_shared_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_are_renewed_and_end_with_their_process() {
+async fn read_hold_is_renewed_until_its_client_is_shut_down() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let here = client.read_write_lock("prices").unwrap();

@@ -106,7 +106,7 @@ async fn lost_message_only_delays_a_member() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_member_gets_an_error_and_does_not_stay() {
+async fn denied_barrier_request_is_an_error_and_leaves_no_member() {
     let redis = Redis::start();
     let rights = ["+@all", "-pexpire", "&*", "~leasehold_barrier*"];
     let limited = with_acl(&redis, "limited", &rights).await;

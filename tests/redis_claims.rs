@@ -65,7 +65,7 @@ async fn elements_match_redisson_and_claims_have_their_own_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn element_pushed_without_a_message_is_soon_claimed_cheaply() {
+async fn element_pushed_without_a_message_is_found_by_rare_polling() {
     let redis = Redis::start();
     let jobs = queue(&redis).await;
     let waiters: Vec<_> = (0..20).map(|_| claiming(&jobs)).collect();
@@ -86,7 +86,7 @@ async fn element_pushed_without_a_message_is_soon_claimed_cheaply() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_replies_lose_and_repeat_no_element() {
+async fn queue_request_with_a_lost_reply_takes_effect_once() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let jobs = jobs(&Client::connect(&proxy.url()).await.unwrap());
@@ -141,7 +141,7 @@ async fn unreadable_elements_are_moved_to_a_list_of_their_own() {
 /// If Redis rejects a command in the middle of a script, the script neither loses nor hides an
 /// element.
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_commands_lose_no_element() {
+async fn queue_request_with_a_denied_command_loses_no_element() {
     let redis = Redis::start();
     java_pushes(&redis, &["a", "b"]);
     for (number, denied) in ["-lpop", "-hset", "-zadd", "-lindex"].into_iter().enumerate() {

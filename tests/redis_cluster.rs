@@ -88,7 +88,7 @@ async fn clients_exclude_and_wake_each_other_on_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_reachable_node_of_the_url_suffices() {
+async fn client_connects_by_the_only_reachable_node_of_its_url() {
     let cluster = three_masters();
     let nodes = cluster.nodes();
     let url = format!("redis-cluster://127.0.0.1:1,127.0.0.1:{}", nodes[2].port());
@@ -158,7 +158,7 @@ async fn every_kind_of_object_works_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hash_tag_of_a_name_selects_the_slot_and_latches_refuse_it() {
+async fn hash_tag_selects_the_slot_and_is_refused_in_latch_names() {
     let cluster = three_masters();
     let client = client(&cluster).await;
     let held = client.lock("{tenant}:orders").unwrap().acquire().await.unwrap();
@@ -311,7 +311,7 @@ async fn when_login_is_accepted(lock: &Lock) -> LockGuard {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn error_names_a_node_that_rejects_logins_and_releases_wait() {
+async fn node_that_rejects_logins_is_named_and_gets_releases_later() {
     let cluster = three_masters();
     with_user(&cluster);
     let client = as_user(&cluster, "door").await;
@@ -419,7 +419,7 @@ async fn denied_asking_command_is_an_error_until_the_slot_has_moved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn user_without_subscribe_polls_until_it_may_subscribe() {
+async fn user_without_subscribe_polls_until_the_permission_is_granted() {
     let cluster = three_masters();
     cluster.user("deaf", &["~*", "+@all", "resetchannels"]);
     let (one, other) = (as_user(&cluster, "deaf").await, as_user(&cluster, "deaf").await);
@@ -1170,7 +1170,7 @@ async fn clusterdown_error_names_the_full_coverage_setting() {
 /// Former bug: the error reported that the lock is held, although this was only the result of an
 /// earlier reply.
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_gets_clusterdown_instead_of_the_former_holder() {
+async fn timeout_error_says_clusterdown_instead_of_an_old_holder() {
     let cluster = Cluster::options().replicas(0).impatient().start();
     let lost = owner(&cluster, NAME);
     let living = other_than(&cluster, NAME);

@@ -168,7 +168,7 @@ async fn permission_granted_later_lets_a_waiting_client_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_denied_a_queue_channel_hides_no_redisson_waiter() {
+async fn client_denied_a_queue_channel_does_not_starve_redisson() {
     // given clients that may use some, but not all, of the channels that a queue needs
     for channels in [
         &["&redisson_lock__channel:*", "&leasehold_lock__channel:*"][..],
@@ -358,7 +358,7 @@ async fn unpolled_waiter_delays_a_waiter_of_another_process_briefly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queue_entry_of_unpolled_waiter_delays_the_next_one_briefly() {
+async fn unpolled_queue_head_delays_the_next_waiter_only_briefly() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     for _ in 0..3 {

@@ -142,7 +142,7 @@ async fn try_acquire_is_one_evalsha_for_free_and_held_locks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reentry_and_each_release_of_it_are_one_evalsha() {
+async fn reentry_is_one_evalsha_and_its_release_is_one_evalsha() {
     let t = Setup::new().await;
     let guard = t.held().await;
     let (sent, again) = t.sent_during(guard.reenter()).await;

@@ -44,7 +44,7 @@ async fn free_fair_lock_costs_few_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn multi_lock_costs_what_its_members_cost() {
+async fn multi_lock_costs_six_commands_for_each_member() {
     let t = Counted::new().await;
     let pair = |number: usize| {
         let names: Vec<_> = (0..number).map(|it| format!("member-{number}-{it}")).collect();

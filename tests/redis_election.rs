@@ -61,7 +61,7 @@ async fn leader_is_stored_as_a_redisson_lock_and_a_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewal_keeps_the_record_as_long_as_the_lock() {
+async fn renewal_of_a_leader_extends_its_lock_and_its_record() {
     let redis = Redis::start();
     let election = election(&redis).await.ttl(ms(1_200));
     let leadership = election.campaign("one").await.unwrap();

@@ -251,7 +251,7 @@ fn holds(on: &Runtime, lock: Lock) -> JoinHandle<()> {
 }
 
 #[test]
-fn waiter_continues_when_another_waiters_runtime_ends() {
+fn waiter_acquires_after_the_runtime_of_another_waiter_ended() {
     // given a client with waiters on two runtimes. The background task of the client, and the
     // waiter that sends the requests, are on the first runtime
     let redis = Redis::start();
@@ -323,7 +323,7 @@ fn waiters_continue_when_the_runtime_of_a_holder_ends() {
 }
 
 #[test]
-fn waiter_acquires_after_the_background_runtime_ended() {
+fn waiter_acquires_after_the_runtime_of_background_tasks_ended() {
     // given a hold that is never released, a waiter on the same runtime, and the background task of
     // the client on another runtime
     let redis = Redis::start();
@@ -366,7 +366,7 @@ impl Bereft {
 }
 
 #[test]
-fn hold_whose_loss_is_awaited_is_renewed_without_its_runtime() {
+fn loss_future_restarts_renewals_after_their_runtime_ended() {
     let redis = Redis::start();
     let Bereft { on, guard, _home, client: _client } = Bereft::of(&redis);
 

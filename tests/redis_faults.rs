@@ -242,7 +242,7 @@ async fn holder_query_returns_within_three_seconds_of_any_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_command_timeout_delays_no_try_acquire_or_check() {
+async fn long_command_timeout_delays_no_try_acquire_or_holder_query() {
     let redis = Redis::start();
     let builder = Client::builder().command_timeout(secs(20));
     let lock = builder.connect(&redis.url()).await.unwrap().lock("door").unwrap();
@@ -897,7 +897,7 @@ fn lock_of_a_dead_runtime_is_free_when_its_lease_ends() {
 // Locks that are released by force, or deleted without a message.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn holder_notices_a_forced_release_within_a_renewal() {
+async fn holder_notices_a_forced_release_within_a_renewal_interval() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();

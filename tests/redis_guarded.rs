@@ -321,7 +321,7 @@ async fn guarded_write_that_arrives_after_its_hold_changes_nothing() {
 // Writes that the server rejects.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guarded_writes_of_one_request_are_made_all_or_none() {
+async fn wrong_type_or_full_memory_prevents_all_guarded_writes() {
     let redis = Redis::options().arg("--maxmemory-policy", "noeviction").start();
     let guard = held(&client(&redis).await).await;
     redis.command(&["RPUSH", "list", "1"]);

@@ -539,7 +539,7 @@ async fn hazard_of_all_cluster_nodes_is_found_and_logged_once() {
 /// Former bug: a finding at the old address counted as known for ever. A later finding of the same
 /// kind was therefore not logged.
 #[tokio::test]
-async fn moved_node_is_not_found_at_its_old_address() {
+async fn finding_of_a_moved_node_is_forgotten_at_its_old_address() {
     let cluster = Cluster::options().replicas(0).start();
     let node = &cluster.nodes()[0];
     let set = |policy: &str| node.command(&["CONFIG", "SET", "maxmemory-policy", policy]);

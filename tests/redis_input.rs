@@ -455,7 +455,7 @@ async fn connect_to_a_server_of_endless_garbage_fails_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn neither_builder_nor_client_nor_lock_shows_the_password() {
+async fn debug_output_of_builder_client_and_lock_hides_the_password() {
     let redis = Redis::options().password(PASSWORD).start();
     let builder = Client::builder().password(PASSWORD);
     let named = Client::builder().credentials("default", PASSWORD);

@@ -51,7 +51,7 @@ async fn latch_counter_and_channel_match_redisson() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn name_with_braces_has_a_channel_with_added_braces() {
+async fn latch_name_with_a_hash_tag_gets_added_braces_in_its_channel() {
     let redis = Redis::start();
     let mut listener = Listener::to(&redis, "redisson_countdownlatch__channel__{{t}:start}");
     let latch = client(&redis).await.latch("{t}:start").unwrap();

@@ -315,7 +315,7 @@ async fn error_never_contains_a_whole_long_reply() {
 // Runtimes.
 
 #[test]
-fn client_of_one_runtime_works_on_the_next() {
+fn client_reconnects_on_the_runtime_of_the_next_call() {
     // given a client whose runtime has ended
     let redis = Redis::start();
     let first = Runtime::new().unwrap();

@@ -18,7 +18,7 @@ fn user_of_maps(redis: &Redis) -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn map_is_a_hash_and_set_is_a_set() {
+async fn map_is_a_redis_hash_and_set_is_a_redis_set() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let orders = client.map::<String, u32>("orders").unwrap();

@@ -167,7 +167,7 @@ fn reads(connection: &mut Connection) -> u64 {
 /// The test has one thread, so the writer of the connection runs only after all members have queued
 /// their requests.
 #[tokio::test]
-async fn free_members_are_acquired_and_released_in_one_write_each() {
+async fn multi_lock_acquires_and_releases_by_one_socket_write_each() {
     const MEMBERS: usize = 10;
     let redis = Redis::start();
     let client = client(&redis).await;

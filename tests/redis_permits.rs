@@ -199,7 +199,7 @@ async fn waiter_is_woken_by_a_redisson_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_permit_is_not_renewed_or_counted_twice() {
+async fn expired_permit_is_not_renewed_and_is_freed_only_once() {
     // given a holder whose lease another client has ended
     let (redis, _client, permits) = setup(1).await;
     let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();

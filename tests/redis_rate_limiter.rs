@@ -84,7 +84,7 @@ async fn limiter_keys_expire_with_their_limiter_or_idle_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rate_request_costs_one_script_call_and_a_wait_one_more() {
+async fn rate_request_costs_one_script_call_or_two_with_a_wait() {
     let redis = Redis::start();
     let limiter = limiter(&redis, Rate::per(5, ms(400))).await;
     let before = redis.calls();

@@ -124,7 +124,7 @@ async fn reader_is_a_hash_field_and_a_key_with_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn field_of_a_writer_has_the_suffix_write() {
+async fn write_hold_is_a_hash_field_with_the_suffix_write() {
     let t = Setup::new().await;
     let writing = write(&t.ours()).await;
     let field = format!("{}:write", writing.owner());
@@ -547,7 +547,7 @@ async fn forced_release_ends_one_side_and_notifies_its_holders() {
 /// Former bug: the forced release of the write side deleted the whole lock. The reader trusted its
 /// hold while another client wrote.
 #[tokio::test(flavor = "multi_thread")]
-async fn read_side_stays_held_when_write_side_is_lost() {
+async fn read_hold_of_a_writer_survives_the_loss_of_its_write_hold() {
     let t = Setup::new().await;
     let writing = t.ours().write().ttl(secs(60)).acquire().await.unwrap();
     let reading = t.ours().acquire_read_with(&writing).await.unwrap();
@@ -568,7 +568,7 @@ async fn read_side_stays_held_when_write_side_is_lost() {
 /// Former bug: after a forced release of the read side, the reader was still returned as the
 /// holder, and could not be released.
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_keeps_its_hold_when_its_read_side_is_lost() {
+async fn writer_keeps_its_write_hold_when_its_read_hold_is_lost() {
     let t = Setup::new().await;
     let writing = write(&t.ours()).await;
     let reading = t.ours().acquire_read_with(&writing).await.unwrap();
@@ -742,7 +742,7 @@ async fn each_acquires_after_the_other(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entry_of_a_waiting_writer_never_stays_without_an_expiry() {
+async fn writer_without_pexpire_permission_leaves_no_waiting_entry() {
     let redis = Redis::start();
     let limited = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-pexpire"]).await;
     redis.command(&["HSET", "door", "mode", "read", "java:1", "1"]);
@@ -1186,17 +1186,17 @@ async fn reads_for_a_millisecond_and_drops(lock: ReadWriteLock) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writer_acquires_although_readers_ignore_it_and_share_holds() {
+async fn writer_acquires_among_unyielding_readers_that_share_holds() {
     unannounced_writer_acquires_behind(64, reads_and_releases).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writer_acquires_although_readers_ignore_it_and_try_acquire() {
+async fn writer_acquires_among_unyielding_readers_that_try_acquire() {
     unannounced_writer_acquires_behind(64, tries_to_read).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writer_acquires_although_readers_ignore_it_and_drop_guards() {
+async fn writer_acquires_among_unyielding_readers_that_drop_guards() {
     for readers in [1, 8] {
         unannounced_writer_acquires_behind(readers, reads_for_a_millisecond_and_drops).await;
     }

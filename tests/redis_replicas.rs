@@ -220,7 +220,7 @@ async fn all_connections_move_with_the_command_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connection_to_the_wrong_server_reconnects_to_the_right_one() {
+async fn connection_to_a_wrong_server_reconnects_to_the_right_server() {
     // given a client whose connection for messages was replaced by a connection to another server
     let [one, other] = [(); 2].map(|()| Redis::start());
     let port = Arc::new(AtomicU16::new(one.port()));

@@ -526,7 +526,7 @@ async fn replicated_lock_needs_one_more_permission() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_without_replicated_locks_opens_no_third_connection() {
+async fn client_opens_a_third_connection_only_for_replicated_locks() {
     let redis = Redis::start();
     let client = client(&redis).await;
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
@@ -540,7 +540,7 @@ async fn client_without_replicated_locks_opens_no_third_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicated_grant_costs_three_requests_more_than_a_plain_one() {
+async fn replicated_grant_costs_three_additional_requests() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;

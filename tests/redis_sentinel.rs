@@ -138,7 +138,7 @@ async fn waiter_acquires_at_the_new_primary_after_a_kill() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn request_during_a_failover_gets_a_reply() {
+async fn acquire_during_a_failover_succeeds_at_the_new_primary() {
     let redis = Sentinels::options().impatient().start();
     let client = client(&redis).await;
     redis.master().stop();
@@ -441,7 +441,7 @@ async fn dead_or_hanging_sentinel_delays_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_that_other_sentinels_announce_are_asked_too() {
+async fn client_asks_sentinels_that_other_sentinels_announce() {
     // given a client that knows only one sentinel, which has died
     let redis = Sentinels::options().impatient().start();
     let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());

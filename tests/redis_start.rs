@@ -207,7 +207,7 @@ fn lazy_client_checks_its_settings_without_a_runtime() {
 
 #[cfg(feature = "blocking")]
 #[test]
-fn blocking_lazy_client_exists_before_its_server() {
+fn blocking_lazy_client_waits_for_a_later_server() {
     let redis = not_yet();
     let builder = leasehold::blocking::Client::builder().request_timeout(LIMIT);
     let client = builder.connect_lazy(&redis.url()).unwrap();

@@ -303,7 +303,7 @@ async fn acl_users_for_braced_names_are_denied_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tenant_cannot_affect_locks_of_another() {
+async fn tenant_cannot_affect_locks_of_another_tenant() {
     // given a holder, a waiter, and another tenant that knows all names
     let redis = Redis::start();
     tenant(&redis, "app");

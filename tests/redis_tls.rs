@@ -285,7 +285,7 @@ async fn lock_is_a_key_of_the_selected_database() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn database_is_the_same_after_a_lost_connection() {
+async fn client_selects_its_database_again_after_a_reconnect() {
     let redis = Redis::start();
     let client = Client::builder().database(5).connect(&redis.url()).await.unwrap();
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);

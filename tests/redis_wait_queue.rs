@@ -211,7 +211,7 @@ async fn clients_leave_no_queue_key_when_they_finish() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unused_queue_expires() {
+async fn queue_of_a_killed_waiter_expires() {
     // given a waiter that was killed, and no other client that removes its queue entry
     let redis = Redis::start();
     hold_by_hand(&redis, "door", "java:1", secs(60));
@@ -654,7 +654,7 @@ async fn queued_and_unqueued_clients_alternate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_without_numsub_permission_removes_no_entry_of_others() {
+async fn client_without_numsub_permission_removes_no_foreign_entry() {
     // given a lock of a foreign client, a queued waiter, and a waiter that may not count
     // subscribers
     let redis = Redis::start();
@@ -777,7 +777,7 @@ async fn waiter_waits_without_a_queue_entry_when_the_server_is_full() {
 // Leases.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fixed_lease_starts_at_the_grant() {
+async fn fixed_lease_of_a_waiter_starts_at_its_grant() {
     for lease in [secs(2), secs(8)] {
         let redis = Redis::start();
         let clients = clients(&redis, 2).await;

@@ -70,7 +70,7 @@ async fn fraction_of_a_millisecond_is_rounded_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_counts_a_reentry_as_it_does_for_a_java_thread() {
+async fn hold_count_in_redis_grows_by_a_reentry_as_for_redisson() {
     let redis = Redis::start();
     let count = |owner: &Owner| redis.command(&["HGET", "door", owner.as_str()]);
     let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
@@ -87,7 +87,7 @@ async fn redis_counts_a_reentry_as_it_does_for_a_java_thread() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reentry_renews_the_lease_unless_it_is_fixed() {
+async fn reentry_renews_every_lease_except_a_fixed_lease() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let renewed = client.lock("renewed").unwrap().acquire().await.unwrap();

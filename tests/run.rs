@@ -307,7 +307,7 @@ mod waiting {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn timeout_bounds_the_wait_and_not_the_work() {
+    async fn run_within_limits_the_wait_and_not_the_work() {
         let ran = World::new().lock.run_within(secs(5), async |_held| sleep(secs(60)).await).await;
         ran.unwrap();
     }
@@ -624,7 +624,7 @@ mod panics {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn panic_in_each_run_method_leaves_the_lock_free() {
+    async fn panic_in_run_within_or_try_run_frees_the_lock() {
         let world = World::new();
         let panicking = async |_held: LockContext| -> () { resume_unwind(Box::new("oh")) };
         let within = AssertUnwindSafe(world.lock.run_within(secs(1), panicking)).catch_unwind();
@@ -687,7 +687,7 @@ mod holding {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lock_context_neither_renews_nor_releases_the_lock() {
+    async fn dropped_or_kept_lock_context_does_not_change_the_hold() {
         // given a context that outlives the work
         let world = World::new();
         let ran = world.lock.run(async |held: LockContext| {

@@ -54,7 +54,7 @@ both_ways! {
     crashed_client_blocks_others_for_one_ttl_at_most
     fixed_lease_expires_and_its_guard_reports_the_loss
     forced_release_frees_the_lock_for_all
-    guard_of_a_lost_lock_cannot_release_it
+    guard_of_a_lost_lock_releases_nothing
     hundred_clients_exclude_each_other
     lock_can_be_acquired_again_after_its_release
     reentered_lock_is_free_after_two_releases
@@ -71,7 +71,7 @@ both_ways! {
     hold_count_matches_the_guards
     remaining_time_matches_lease_or_ttl
     released_lock_is_not_renewed
-    holder_that_acquires_again_waits_like_others
+    holder_that_acquires_again_waits_like_other_tasks
 }
 
 /// A server and two clients.
@@ -230,7 +230,7 @@ async fn any_client_sees_whether_a_lock_is_held(wait_strategy: WaitStrategy) {
 }
 
 // testUnlockFail
-async fn guard_of_a_lost_lock_cannot_release_it(wait_strategy: WaitStrategy) {
+async fn guard_of_a_lost_lock_releases_nothing(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let old = t.ours().acquire().await.unwrap();
     t.ours().force_release().await.unwrap();
@@ -266,7 +266,7 @@ async fn reentered_lock_is_free_after_two_releases(wait_strategy: WaitStrategy) 
 // testContendingThreadBlocksAndAcquiresOnRelease, testSameThreadReacquireThrows,
 // testCrossInstanceSameThreadReentryThrows, of RedissonNonReentrantLockTest and
 // RedissonNonReentrantFairLockTest
-async fn holder_that_acquires_again_waits_like_others(wait_strategy: WaitStrategy) {
+async fn holder_that_acquires_again_waits_like_other_tasks(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let lock = t.ours();
     let guard = lock.acquire().await.unwrap();
@@ -524,6 +524,6 @@ async fn polling_pause_doubles_up_to_the_longest_pause() {
 // LockOptionsTest.testConstantBackoff. If the pauses doubled, they would take seven to nine
 // seconds.
 #[tokio::test(flavor = "multi_thread")]
-async fn polling_pause_is_constant_if_the_first_is_the_longest() {
+async fn polling_pause_is_constant_if_initial_and_max_are_equal() {
     pauses_are(&pauses(ms(300), ms(300)).await, [300.0; 5]);
 }

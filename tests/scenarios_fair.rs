@@ -55,7 +55,7 @@ impl Setup {
 
 /// `testLeaseTimeout`: no holder releases.
 #[tokio::test(start_paused = true)]
-async fn expired_leases_pass_the_lock_on_in_order() {
+async fn fair_waiters_acquire_in_order_when_each_lease_expires() {
     let (t, start) = (Setup::new(3), Instant::now());
     let tasks = (0..8).map(|task| {
         let (lock, order) = (t.lock(task).lease(secs(1)), Arc::clone(&t.order));
@@ -192,7 +192,7 @@ async fn lock_of_a_dead_client_is_free_after_its_ttl() {
 
 /// `testForceUnlock`, and `testUnlockFail`: the guard of a lost hold releases nothing.
 #[tokio::test(start_paused = true)]
-async fn forced_release_lets_the_first_waiter_in() {
+async fn forced_release_of_a_fair_lock_admits_the_first_waiter() {
     let t = Setup::new(3);
     let guard = t.lock(0).acquire().await.unwrap();
     let mut tasks = vec![];
@@ -238,7 +238,7 @@ enum Leaves {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_fair_waiter_delays_the_next_one_by_seconds_at_most() {
+async fn leaving_fair_waiter_delays_the_next_waiter_by_7_s_at_most() {
     for (leaves, at_most) in
         [(Leaves::Dropped, ms(50)), (Leaves::TimedOut, ms(50)), (Leaves::Unpolled, ms(6_950))]
     {

@@ -220,7 +220,7 @@ async fn latch_counts_down_to_zero_and_no_further() {
 
 /// testDelete, testDeleteFailed, testTrySetCount
 #[tokio::test(flavor = "multi_thread")]
-async fn latch_is_set_and_deleted_once() {
+async fn second_set_or_delete_of_a_latch_changes_nothing() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     assert!(!latch.delete().await.unwrap());

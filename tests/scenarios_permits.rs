@@ -112,7 +112,7 @@ async fn free_held_and_total_permits_add_up() {
 
 // testExpiration
 #[tokio::test(flavor = "multi_thread")]
-async fn lease_ends_all_permits_of_a_hold_together() {
+async fn expiry_of_a_semaphore_key_also_removes_its_permits() {
     let t = Setup::of(10).await;
     t.redis.command(&["PEXPIRE", "printers", "1500"]);
     let guard = t.leased(secs(60)).acquire().await.unwrap();

@@ -467,14 +467,14 @@ mod debug {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn guard_debug_has_lock_and_owner() {
+    async fn guard_debug_output_shows_its_lock_and_its_owner() {
         let guard = World::new().lock.acquire().await.unwrap();
         let text = format!("{guard:?}");
         assert!(text.contains("orders:42") && text.contains(guard.owner().as_str()), "{text}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn guard_debug_has_one_or_two_lines() {
+    async fn guard_debug_output_is_short_and_shows_only_its_own_hold() {
         // given a client with many locks
         let client = Client::in_memory();
         let mut guards = Vec::new();

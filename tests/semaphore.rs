@@ -85,7 +85,7 @@ async fn semaphore_permits_are_not_handed_off_after_ten_milliseconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_are_not_handed_off_to_a_request_for_another_number() {
+async fn permits_are_handed_off_only_to_a_request_for_the_same_number() {
     let t = world(2).await;
     let both = t.one.acquire(2).await.unwrap();
     let waiter = waiting(&t.one, 1).await;
@@ -96,7 +96,7 @@ async fn permits_are_not_handed_off_to_a_request_for_another_number() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_are_granted_up_to_the_total_and_return() {
+async fn semaphore_grants_its_permits_again_after_their_release() {
     let t = world(3).await;
     let (two, one) = (t.one.acquire(2).await.unwrap(), t.other.acquire(1).await.unwrap());
     assert_eq!((two.permits(), one.permits()), (2, 1));
@@ -123,7 +123,7 @@ async fn zero_permits_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_semaphore_has_no_permits_until_some_are_added() {
+async fn missing_semaphore_has_no_permits_until_permits_are_added() {
     let pool = Client::in_memory().semaphore("pool").unwrap();
     assert!(pool.try_acquire(1).await.unwrap().is_none());
     let waiter = waiting(&pool, 2).await;
@@ -135,7 +135,7 @@ async fn missing_semaphore_has_no_permits_until_some_are_added() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_are_added_and_may_be_removed_below_zero() {
+async fn negative_add_may_reduce_free_permits_below_zero() {
     let pool = Client::in_memory().semaphore("pool").unwrap();
     for (permits, free) in [(10, 10), (-10, 0), (4, 4), (10, 14), (-5, 9), (-14, -5), (10, 5)] {
         assert_eq!(pool.add(permits).await.unwrap(), free);
@@ -166,7 +166,7 @@ async fn release_of_another_client_wakes_the_waiter_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_release_admits_every_waiter_that_fits() {
+async fn one_release_of_permits_admits_several_waiters() {
     let t = world(3).await;
     let three = t.one.acquire(3).await.unwrap();
     let mut waiters = Vec::new();

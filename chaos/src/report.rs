@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn report_assigns_a_violation_to_the_fault_before_it() {
+    fn report_assigns_a_violation_to_the_preceding_fault() {
         let healed_fault = |fault, from| HealedFault {
             fault,
             from,

@@ -329,7 +329,7 @@ mod tests {
     use crate::worker_event::WorkerEvent;
 
     #[test]
-    fn recovery_needs_a_grant_after_the_fault_except_for_latches() {
+    fn recovery_needs_a_later_grant_or_a_latch_wait_in_the_fault() {
         let mut record = Record::default();
         let asked =
             [("door", Mode::Exclusive, 4), ("latch", Mode::Pass, 4), ("gate", Mode::Exclusive, 6)];

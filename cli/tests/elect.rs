@@ -37,7 +37,7 @@ fn get(address: &str) -> Option<(u16, Value)> {
 }
 
 #[test]
-fn one_of_ten_candidates_leads_at_a_time() {
+fn only_one_of_ten_candidates_leads_at_a_time() {
     let redis = Redis::start();
     let order = redis.dir().join("order");
     let text = format!("echo in >> {0}; sleep 0.05; echo out >> {0}; exit 4", order.display());

@@ -161,7 +161,7 @@ fn list_ends_soon_when_the_server_stops_replying() {
 }
 
 #[test]
-fn readers_are_shown_with_their_own_leases() {
+fn show_prints_a_separate_lease_for_each_reader() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", "mode", "read", OWNER, "1", OTHER, "1"]);
     redis.command(&["PEXPIRE", "door", "60000"]);
@@ -295,7 +295,7 @@ fn lock_of_a_map_key_is_shown_with_the_name_of_the_map() {
 }
 
 #[test]
-fn list_shows_every_object_without_the_keys_command() {
+fn list_finds_every_lock_with_scan_instead_of_keys() {
     let redis = Redis::start();
     for number in 0..2_000 {
         redis.command(&["HSET", &format!("lock:{number:04}"), OWNER, "1"]);
@@ -454,7 +454,7 @@ fn show_omits_a_reader_without_a_lease_key() {
 /// A read-write lock without holders blocks writers until its key expires. So an operator must see
 /// the key.
 #[test]
-fn show_marks_a_read_write_lock_without_holders() {
+fn show_warns_of_a_read_write_lock_key_that_has_no_holders() {
     let redis = Redis::start();
     for mode in ["read", "write"] {
         redis.command(&["HSET", mode, "mode", mode]);
@@ -469,7 +469,7 @@ fn show_marks_a_read_write_lock_without_holders() {
 }
 
 #[test]
-fn lock_is_shown_with_the_next_start_that_once_per_allows() {
+fn show_prints_when_the_once_per_option_allows_the_next_run() {
     let redis = Redis::start();
     for name in ["door", "{t}:gate"] {
         let words = ["run", "--once-per", "1h", name, "true"];
@@ -496,7 +496,7 @@ fn lock_is_shown_with_the_next_start_that_once_per_allows() {
 }
 
 #[test]
-fn pattern_of_ls_may_have_any_braces() {
+fn ls_accepts_a_pattern_with_unbalanced_braces() {
     let redis = Redis::start();
     redis.command(&["HSET", "{tenant-7}:door", OWNER, "1"]);
     for pattern in ["{tenant*", "*}:door", "{}*door", "{[st]enant-7}:*"] {
@@ -507,7 +507,7 @@ fn pattern_of_ls_may_have_any_braces() {
 }
 
 #[test]
-fn show_accepts_infinite_scores_of_a_sorted_set() {
+fn show_reads_infinite_scores_of_holders_and_waiters() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "0"]);
     redis.command(&["ZADD", "{pool}:timeout", "+inf", "0123456789abcdef"]);

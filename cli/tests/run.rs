@@ -26,7 +26,7 @@ fn command_runs_under_the_lock_and_returns_its_code() {
 }
 
 #[test]
-fn signalled_command_returns_128_and_its_signal() {
+fn run_returns_128_plus_the_signal_of_a_killed_command() {
     let redis = Redis::start();
     for (name, code) in [("TERM", 143), ("KILL", 137), ("USR1", 138)] {
         let ended = shell(&redis, &[], &format!("kill -{name} $$")).ended();
@@ -36,7 +36,7 @@ fn signalled_command_returns_128_and_its_signal() {
 }
 
 #[test]
-fn run_returns_shell_codes_when_the_command_cannot_start() {
+fn run_returns_126_or_127_when_the_command_cannot_start() {
     let redis = Redis::start();
     for (program, code) in [("no-such-command", 127), ("/etc/passwd", 126)] {
         let ended = leasehold(&redis, &["run", "door", "--", program]).ended();
@@ -155,7 +155,7 @@ fn error_of_a_wrong_url_names_its_source() {
 }
 
 #[test]
-fn run_returns_69_if_the_server_is_unreachable_or_denies_it() {
+fn run_returns_69_without_a_server_or_a_key_permission() {
     let redis = Redis::start();
     let url = redis.user("narrow", &["+@all", "&*", "~other"]);
     let mut denied = command(&["run", "door", "true"]);
@@ -217,7 +217,7 @@ fn run_with_no_metadata_publishes_no_client_info() {
 }
 
 #[test]
-fn run_names_the_holders_process_and_reason_when_lock_is_held() {
+fn run_error_names_the_process_and_the_reason_of_the_holder() {
     let redis = Redis::start();
     let holder = shell(&redis, &["--reason", "nightly close"], "echo ready; read line");
     holder.wait_for("ready");
@@ -242,7 +242,7 @@ fn run_names_the_holders_process_and_reason_when_lock_is_held() {
 }
 
 #[test]
-fn ten_commands_under_one_lock_run_one_after_the_other() {
+fn ten_commands_under_the_same_lock_never_overlap() {
     let redis = Redis::start();
     let order = redis.dir().join("order");
     let text = format!("echo in >> {0}; sleep 0.02; echo out >> {0}", order.display());
@@ -341,7 +341,7 @@ fn signals_reach_the_process_group_of_the_command() {
 }
 
 #[test]
-fn stopped_command_continues_with_the_lock() {
+fn suspended_command_keeps_the_lock_and_can_continue() {
     let redis = Redis::start();
     let process = shell(&redis, &[], "echo own $$; read line; exit 7");
     let stat = format!("/proc/{}/stat", pid_in(&process.wait_for("own")));
@@ -505,7 +505,7 @@ fn command_dies_when_leasehold_is_killed() {
 
 /// The kernel kills the command, even if the watcher cannot.
 #[test]
-fn command_dies_with_leasehold_when_the_watcher_died_first() {
+fn command_dies_with_leasehold_although_its_watcher_was_killed() {
     let redis = Redis::start();
     let process = shell(&redis, &[], "echo own $$; while :; do sleep 0.02; done");
     let child = pid_in(&process.wait_for("own"));
@@ -517,7 +517,7 @@ fn command_dies_with_leasehold_when_the_watcher_died_first() {
 }
 
 #[test]
-fn command_dies_with_its_lease_when_leasehold_is_stopped() {
+fn command_dies_before_its_lease_ends_if_leasehold_is_stopped() {
     let redis = Redis::start();
     let process = shell(&redis, &["--ttl", "1s"], "echo own $$; while :; do sleep 0.02; done");
     let child = pid_in(&process.wait_for("own"));
@@ -530,7 +530,7 @@ fn command_dies_with_its_lease_when_leasehold_is_stopped() {
 }
 
 #[test]
-fn command_finds_the_lock_in_its_environment() {
+fn command_reads_its_lock_from_environment_variables() {
     let redis = Redis::start();
     let print =
         "echo $LOCK_HELD $LOCK_NAME $LOCK_OWNER $LOCK_TTL_MS $LOCK_DEADLINE fence=$LOCK_FENCE";
@@ -552,7 +552,7 @@ fn command_finds_the_lock_in_its_environment() {
 }
 
 #[test]
-fn shared_commands_run_together_and_exclude_the_exclusive_one() {
+fn shared_lock_admits_shared_commands_and_no_exclusive_command() {
     let redis = Redis::start();
     let reader = shell(&redis, &["-s"], "echo ready; read line");
     reader.wait_for("ready");
@@ -585,7 +585,7 @@ fn semaphore_limits_the_number_of_running_commands() {
 }
 
 #[test]
-fn waiting_command_sets_the_permits_again_when_redis_loses_them() {
+fn waiting_command_sets_the_permit_count_again_after_data_loss() {
     let redis = Redis::start();
     let words = &["--permits", "1", "--ttl", "1s"];
     let holder = shell(&redis, words, "echo ready; while :; do sleep 0.02; done");
@@ -628,7 +628,7 @@ fn command_reads_from_the_terminal_in_the_foreground() {
 }
 
 #[test]
-fn interrupt_of_the_terminal_reaches_the_command_once() {
+fn ctrl_c_at_the_terminal_reaches_the_command_only_once() {
     let redis = Redis::start();
     let program = env!("CARGO_BIN_EXE_leasehold");
     let text = "trap \"echo once\" INT; echo ready; read a; read b; echo end";
@@ -645,7 +645,7 @@ fn interrupt_of_the_terminal_reaches_the_command_once() {
 }
 
 #[test]
-fn fair_commands_run_in_the_order_in_which_they_came() {
+fn commands_under_a_fair_lock_run_in_the_order_of_their_start() {
     let redis = Redis::start();
     let holder = shell(&redis, &["--fair"], "echo ready; read line");
     holder.wait_for("ready");
@@ -700,7 +700,7 @@ fn hold_at_least_option_keeps_the_lock_of_a_killed_leasehold() {
 }
 
 #[test]
-fn command_runs_on_one_of_ten_machines_in_each_period() {
+fn once_per_option_runs_one_of_ten_commands_in_each_period() {
     let redis = Redis::start();
     let text = "echo started; exit 3";
     let once = &["--once-per", "3s"];
@@ -721,7 +721,7 @@ fn command_runs_on_one_of_ten_machines_in_each_period() {
 }
 
 #[test]
-fn killed_command_does_not_run_again_in_its_period() {
+fn once_per_option_counts_a_killed_command_as_a_run() {
     let redis = Redis::start();
     let once = &["--once-per", "1h", "--ttl", "1s"];
     let process = shell(&redis, once, "echo ready; sleep 60");

@@ -13,7 +13,7 @@ fn lock(redis: &Redis, words: &[&str]) -> String {
 }
 
 #[test]
-fn hold_of_a_script_is_renewed_and_released_by_its_token() {
+fn lock_of_a_shell_script_is_renewed_and_released_by_its_token() {
     let redis = Redis::start();
     let token = lock(&redis, &["--ttl", "60s"]);
     assert_eq!(redis.command(&["HGET", "door", &token]).text(), "1");
@@ -30,7 +30,7 @@ fn hold_of_a_script_is_renewed_and_released_by_its_token() {
 }
 
 #[test]
-fn token_of_another_hold_releases_nothing() {
+fn unlock_command_with_a_wrong_token_releases_nothing() {
     let redis = Redis::start();
     let token = lock(&redis, &["--ttl", "60s"]);
     let other = format!("{token}0");
@@ -91,7 +91,7 @@ fn interrupted_lock_command_leaves_no_hold() {
 }
 
 #[test]
-fn lock_command_leaves_no_hold_when_nobody_reads_its_token() {
+fn lock_command_leaves_no_hold_if_its_output_pipe_is_closed() {
     let redis = Redis::start();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

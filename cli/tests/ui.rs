@@ -264,7 +264,7 @@ fn ui_does_not_start_with_allow_force_on_a_network_address() {
 }
 
 #[test]
-fn acl_user_of_the_guide_sees_locks_and_hazards() {
+fn ui_shows_locks_and_hazards_to_the_acl_user_of_the_guide() {
     let redis = Redis::start();
     let rights = acl_rules_in(include_str!("../../docs/guide/command-inspect.md"), "ops");
     let words: Vec<_> = [&["ACL", "SETUSER", "ops"], &rights[0][..]].concat();

@@ -29,7 +29,7 @@ fn java_and_rust_lose_no_increment_and_no_client_starves() {
 }
 
 #[test]
-fn java_and_rust_tokens_follow_the_order_of_holds() {
+fn later_holds_of_java_or_rust_have_higher_tokens() {
     let (redis, counted) = mixed_contenders(Kind::Fenced);
     assert_tokens_grow(&redis, counted);
     shown("crowd: tokens in the order of holds", Way::RustToJava);

@@ -198,7 +198,7 @@ fn java_and_rust_add_to_the_same_number() {
 }
 
 #[test]
-fn absent_value_is_computed_by_java_or_rust_but_not_by_both() {
+fn java_and_rust_compute_an_absent_map_value_only_once() {
     computed_by_one_side(&Both::start());
 }
 

@@ -57,7 +57,7 @@ fn in_order(redis: &Redis, holder: &Thread, waiting: Vec<(Thread, Pending)>) {
 }
 
 #[test]
-fn java_and_rust_waiters_acquire_in_one_order() {
+fn fair_lock_serves_java_and_rust_waiters_in_order_of_arrival() {
     let both = Together::start();
     let redis = &both.redis;
     let thread = |java: bool, name: &str| match java {
@@ -193,7 +193,7 @@ fn fair_locks_and_plain_locks_exclude_each_other() {
 }
 
 #[test]
-fn only_a_heartbeat_key_is_added_to_redissons_fair_lock_keys() {
+fn fair_rust_waiter_uses_redissons_keys_and_one_heartbeat_key() {
     let both = Together::start();
     let holder = both.java.thread("holder").fair();
     assert!(holder.lock("door").acquired());

@@ -119,7 +119,7 @@ fn rust_grant_reserves_tokens_for_up_to_64_waiting_tasks() {
 // The end of holds.
 
 #[test]
-fn token_after_a_killed_holder_is_greater() {
+fn holder_after_a_killed_holder_gets_a_higher_token() {
     for way in [Way::RustToJava, Way::JavaToRust] {
         let mut both = Together::with(|setup| setup.watchdog(SECOND * 3));
         let Pair { holder, waiter, .. } = both.pair(way, Kind::Fenced);

@@ -62,7 +62,7 @@ fn lock_held_three_times_is_free_after_three_releases() {
 }
 
 #[test]
-fn hold_count_of_the_other_language_can_be_read() {
+fn rust_reads_the_owner_and_the_hold_count_of_a_java_holder() {
     let both = Together::start();
     let (runtime, client) = client(&both);
     let java = both.java.thread("T1");
@@ -157,7 +157,7 @@ fn forced_release_wakes_the_waiter_of_the_other_language() {
 }
 
 #[test]
-fn rust_holder_notices_a_force_unlock_by_java_when_it_renews() {
+fn rust_holder_notices_java_force_unlock_at_its_next_renewal() {
     // given a Leasehold lock that its client renews every two seconds
     let both = Together::with(|setup| setup.watchdog(SECOND * 6));
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
@@ -183,7 +183,7 @@ fn rust_holder_notices_a_force_unlock_by_java_when_it_renews() {
 }
 
 #[test]
-fn rust_holder_notices_java_force_unlock_at_once_with_a_waiter() {
+fn rust_holder_with_a_waiter_notices_force_unlock_at_once() {
     // given a lock whose next renewal is due in ten seconds, and a waiter of the same process
     let both = Together::start();
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));

@@ -169,7 +169,7 @@ fn rust_release_wakes_one_java_waiter_per_permit() {
 }
 
 #[test]
-fn other_language_acquires_when_a_lease_ends() {
+fn java_and_rust_acquire_a_permit_when_its_lease_ends() {
     let both = Both::of(1);
     let lease = SECOND * 2;
     let begun = Instant::now();
@@ -188,7 +188,7 @@ fn other_language_acquires_when_a_lease_ends() {
 }
 
 #[test]
-fn each_language_finds_permits_of_the_other_by_their_ids() {
+fn java_and_rust_manage_each_others_permits_by_id() {
     let both = Both::of(2);
     let guard = both.rust.acquire().unwrap();
     let ours = guard.ids()[0].to_string();
@@ -232,7 +232,7 @@ fn java_and_rust_acquire_many_permits_by_one_call() {
 }
 
 #[test]
-fn either_language_may_reduce_free_permits_below_zero() {
+fn java_and_rust_accept_a_negative_number_of_free_permits() {
     let both = Both::of(2);
     assert!(!both.ask("trySet", json!({ "count": 9 })).is_true());
     both.ask("add", json!({ "count": 1 }));

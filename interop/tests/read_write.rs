@@ -117,7 +117,7 @@ fn java_and_rust_readers_share_and_exclude_all_writers() {
 /// Redisson does not see waiting writers of Leasehold, and Leasehold does not see waiting writers
 /// of Redisson.
 #[test]
-fn only_rust_readers_yield_and_only_to_rust_writers() {
+fn reader_yields_to_a_writer_only_if_both_use_leasehold() {
     let both = Together::start();
     let [rust, java] = [both.rust.thread("R").reads(), both.java.thread("R").reads()];
     let (rust_writes, java_writes) =

@@ -466,7 +466,7 @@ fn owner_is_a_uuid_and_a_number() {
 }
 
 #[test]
-fn java_and_rust_waiters_repeat_their_request_once_subscribed() {
+fn java_and_rust_waiters_request_again_after_subscribing() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         // A client sends the first call of a script twice: by hash, and again after it has loaded
@@ -506,7 +506,7 @@ fn java_and_rust_waiters_repeat_their_request_once_subscribed() {
 }
 
 #[test]
-fn release_makes_one_waiter_of_each_process_send_a_request() {
+fn release_wakes_only_one_waiter_of_each_process() {
     for side in [Side::Java, Side::Rust] {
         // given a holder in one process, and three waiters in the other process
         let both = Together::start();
@@ -768,7 +768,7 @@ fn foreign_hash_field_survives_only_a_rust_release() {
 }
 
 #[test]
-fn only_java_writes_an_unlock_latch_key_and_it_expires() {
+fn unlock_latch_key_is_written_and_deleted_only_by_java() {
     let both = Together::start();
     for side in [Side::Java, Side::Rust] {
         let thread = side.thread(&both, "T1");

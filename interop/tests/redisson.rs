@@ -122,7 +122,7 @@ fn redisson_3_29_counts_a_repeated_request_twice() {
 /// server still executes the request. The lock stays held until its lease ends, but no thread knows
 /// of this hold.
 #[test]
-fn redisson_4_7_leaves_a_hold_without_holder_after_a_timeout() {
+fn redisson_4_7_leaves_the_lock_held_after_a_call_times_out() {
     let redis = Redis::start();
     let java = Java::start(&impatient(&redis).watchdog(SECOND * 3));
     let rust = Rust::start(&Setup::new(redis.url()));

@@ -9,7 +9,7 @@ use interop::{
 use testkit::{Redis, eventually};
 
 #[test]
-fn name_mapper_prefix_is_part_of_the_name() {
+fn redisson_name_mapper_prefix_is_part_of_the_redis_key() {
     // given a Java client that adds a prefix to every name
     let both = Together::differing(|java| java.name_prefix("shop:"), |rust| rust);
     let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
@@ -42,7 +42,7 @@ fn name_mapper_prefix_is_part_of_the_name() {
 }
 
 #[test]
-fn scripts_may_be_called_by_hash_or_by_text() {
+fn rust_works_with_redisson_with_and_without_script_cache() {
     for (on, scenario) in
         [(true, "settings: useScriptCache on"), (false, "settings: useScriptCache off")]
     {
@@ -107,7 +107,7 @@ fn java_and_rust_watchdogs_each_renew_with_their_own_ttl() {
 }
 
 #[test]
-fn java_may_use_resp2_or_resp3() {
+fn java_and_rust_wake_each_other_if_java_uses_resp2_or_resp3() {
     for (protocol, scenario) in
         [(Protocol::Resp2, "settings: RESP2 in Java"), (Protocol::Resp3, "settings: RESP3 in Java")]
     {

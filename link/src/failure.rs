@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_missing_reply_leaves_the_result_unknown() {
+    fn only_a_missing_or_unreadable_reply_leaves_the_result_unknown() {
         assert!(Failure::unanswered("timeout").may_have_happened());
         assert!(Failure::Unreadable("?".into()).may_have_happened());
         assert!(!Failure::unreachable("refused").may_have_happened());
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_text_names_servers_not_sockets() {
+    fn failure_text_describes_the_server_instead_of_the_socket() {
         let says = |kind: io::ErrorKind| Failure::unanswered(io::Error::from(kind)).to_string();
         let closed = "no reply: the server closed the connection";
         assert_eq!(says(io::ErrorKind::UnexpectedEof), closed);

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn spawn_blocking_leaves_the_async_context_and_spawn_does_not() {
+    async fn async_context_is_detected_in_spawn_and_not_in_spawn_blocking() {
         assert!(tokio::spawn(async { is_inside_async() }).await.unwrap());
         assert!(!tokio::task::spawn_blocking(is_inside_async).await.unwrap());
         assert!(!tokio::task::block_in_place(is_inside_async));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_must_form_a_tag_that_redis_and_redisson_read_alike() {
+    fn name_with_braces_is_valid_only_with_an_unambiguous_hash_tag() {
         for good in ["{a}", "{a}b", "a{b}c", "a{b}c{d", "{a}}", "{{a}"] {
             assert!(Name::new(good).is_ok(), "{good}");
         }

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_of_another_client_is_any_text_of_valid_length() {
+    fn owner_text_of_1_to_512_bytes_is_valid() {
         assert_eq!(Owner::new("x").unwrap().as_str(), "x");
         assert_eq!(Owner::new(""), Err(InvalidOwner { bytes: 0 }));
         assert_eq!(Owner::new("x".repeat(513)), Err(InvalidOwner { bytes: 513 }));

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn permit_id_is_stable_and_shows_its_client() {
+    fn permit_id_is_derived_from_its_client_and_owner_number() {
         let identity = Identity::of("8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10");
         let owner = identity.fresh_owner();
         let ids: Vec<_> = permits_of(&owner, Share::Units(2)).collect();

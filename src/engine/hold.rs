@@ -541,7 +541,7 @@ mod tests {
 
     /// A reader that joins a hold can use at least two thirds of the lease of this hold.
     #[tokio::test(start_paused = true)]
-    async fn hold_due_for_renewal_is_not_shared() {
+    async fn reader_does_not_join_a_hold_that_is_due_for_renewal() {
         let (memory, _engine, read) = readers();
         let first = read.acquire().await.unwrap();
         memory.stall();
@@ -572,7 +572,7 @@ mod tests {
 
     /// A hold in doubt may be lost with the data of a failed server.
     #[tokio::test(start_paused = true)]
-    async fn hold_in_doubt_is_not_shared() {
+    async fn reader_does_not_join_a_hold_in_doubt() {
         let (memory, engine, read) = readers();
         let first = read.acquire().await.unwrap();
         sleep(Duration::from_secs(5)).await;

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn old_releases_are_forgotten() {
+    fn release_is_forgotten_when_its_hold_must_have_expired() {
         let (recent, start) = (RecentReleases::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         for seconds in [0, 4, 32] {

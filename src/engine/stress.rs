@@ -86,7 +86,7 @@ impl Worker {
 }
 
 #[test]
-fn contending_tasks_hold_one_at_a_time_and_leave_no_key() {
+fn contending_tasks_exclude_each_other_and_leave_no_key() {
     const ROUNDS: u32 = 400;
     let store = MemoryStore::new();
     let clients = ["one", "other", "third"].map(|name| Engine::on(&store, name));

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn wait_repeats_its_request() {
+    fn wait_repeats_its_request_until_the_condition_is_true() {
         let (asked, mut checked) = (Cell::new(0), 0);
         let ask = || asked.set(asked.get() + 1);
         eventually_with_requests(

@@ -217,7 +217,7 @@ fn cluster_node_joins_and_leaves() {
 }
 
 #[test]
-fn living_node_serves_its_slots_without_full_coverage() {
+fn cluster_without_full_coverage_serves_slots_of_living_nodes() {
     let options = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(options).impatient().start();
     let [lost, left] = [&cluster.nodes()[0], &cluster.nodes()[1]].map(Arc::clone);

@@ -263,7 +263,7 @@ fn bytes_sent_into_a_black_hole_arrive_after_healing() {
 }
 
 #[test]
-fn link_cut_separates_one_client_and_no_other() {
+fn cut_link_of_one_client_separates_only_this_client() {
     // given a client with separate links
     let redis = linked();
     let announced = redis.announced_port(0);

@@ -66,7 +66,7 @@ fn paused_process_continues_when_resumed() {
 }
 
 #[test]
-fn missing_line_error_shows_the_received_lines() {
+fn error_for_a_missing_line_shows_the_received_lines() {
     let (owner, _) = owner();
     owner.send_line("hello");
     let wait = AssertUnwindSafe(|| owner.wait_for_line(|line| line == "goodbye", LONG / 5));

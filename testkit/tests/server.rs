@@ -145,7 +145,7 @@ fn password_is_required() {
 }
 
 #[test]
-fn setting_reaches_the_server() {
+fn server_option_becomes_a_redis_setting() {
     let redis = Redis::options().arg("--maxmemory", "2mb").arg("--appendfsync", "no").start();
     assert_eq!(redis.command(&["CONFIG", "GET", "maxmemory"]).texts(), ["maxmemory", "2097152"]);
     assert_eq!(redis.command(&["CONFIG", "GET", "appendfsync"]).texts(), ["appendfsync", "no"]);

@@ -70,7 +70,7 @@ fn monitor_shows_every_command_executed_before() {
 }
 
 #[test]
-fn monitor_does_not_disturb_the_count() {
+fn monitor_adds_nothing_to_the_command_counts() {
     let redis = Redis::start();
     let before = redis.calls();
     let monitor = redis.monitor();

@@ -72,7 +72,7 @@ async fn different_names_do_not_exclude_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clone_of_a_lock_is_the_same_lock() {
+async fn lock_and_its_clone_exclude_each_other() {
     let lock = World::new().door();
     let _guard = lock.clone().acquire().await.unwrap();
     assert!(lock.try_acquire().await.unwrap().is_none());

@@ -39,7 +39,7 @@ async fn handed(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
 }
 
 #[tokio::test(start_paused = true)]
-async fn next_task_acquires_while_the_store_is_silent() {
+async fn hand_off_works_while_the_store_is_silent() {
     // given a holder, and two waiters of its client
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
@@ -257,7 +257,7 @@ async fn handed_over_hold_is_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handed_over_hold_can_be_lost() {
+async fn loss_of_a_handed_over_hold_is_reported() {
     for reason in [LostReason::NotOwned, LostReason::Expired] {
         let world = World::new();
         let lock = world.staying().ttl(secs(3));

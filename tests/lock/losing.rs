@@ -53,7 +53,7 @@ async fn loss_future_waits_while_the_hold_has_another_guard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_hold_is_never_held_again() {
+async fn lost_hold_stays_lost_when_the_store_recovers() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     world.store.stall();

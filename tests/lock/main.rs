@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use self::world::{AT_ONCE, World, leave, secs};
 
 #[tokio::test(start_paused = true)]
-async fn work_under_a_lock_of_one_client_excludes_a_guard_of_another() {
+async fn run_waits_for_the_guard_of_another_client() {
     let world = World::new();
     let guard = world.other_door().acquire().await.unwrap();
     let lock = world.door();

@@ -59,7 +59,7 @@ async fn client_that_reacquires_pauses_for_2_percent_of_short_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_reentry_restores_the_count() {
+async fn dropped_reentry_restores_the_hold_count() {
     let lock = World::new().door();
     let guard = lock.acquire().await.unwrap();
     drop(guard.reenter().await.unwrap());
@@ -171,7 +171,7 @@ async fn release_of_a_lost_lock_names_the_new_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_a_lost_guard_leaves_the_next_holder_alone() {
+async fn drop_of_a_lost_guard_does_not_release_the_next_hold() {
     let world = World::new();
     let guard = world.door().lease(secs(1)).acquire().await.unwrap();
     sleep(secs(2)).await;

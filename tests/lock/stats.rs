@@ -95,7 +95,7 @@ async fn losses_are_counted_by_their_reason_and_only_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_are_counted_with_those_that_failed() {
+async fn stats_count_successful_and_failed_renewals() {
     let world = World::new();
     let _guard = world.door().acquire().await.unwrap();
     sleep(secs(15)).await;

@@ -16,7 +16,7 @@ const fn ms(time: u64) -> Duration {
 // The network.
 
 #[tokio::test(start_paused = true)]
-async fn address_can_be_made_unreachable_for_one_host_or_all() {
+async fn address_can_be_made_unreachable_for_one_host_or_all_hosts() {
     let net = Net::new(7);
     let server = net.start("a:1");
     let host = net.host("app");

@@ -46,7 +46,7 @@ async fn client_uses_resp2_until_hello() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn subscription_is_confirmed_for_each_channel_and_counted() {
+async fn each_subscribed_channel_is_confirmed_and_counted() {
     let (twin, mut client) = server().await;
     let both = client.ask("SUBSCRIBE a b").await;
     assert_eq!(both, ">3 $9 subscribe $1 a :1 >3 $9 subscribe $1 b :2 ");
@@ -182,7 +182,7 @@ async fn server_requires_its_password_first() {
 // Faults.
 
 #[tokio::test(start_paused = true)]
-async fn stopped_server_executes_requests_later() {
+async fn requests_to_a_stopped_server_are_executed_on_resume() {
     let (twin, mut client) = server().await;
     twin.stop();
     client.send(&["INCR n"]).await;
@@ -326,7 +326,7 @@ async fn keys_that_a_test_changes_are_copied_to_replicas() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn script_is_not_rejected_after_its_first_write() {
+async fn script_that_has_written_gets_no_out_of_memory_rejection() {
     let (twin, mut client) = server().await;
     client.ask("SET a 1").await;
     twin.refuse(Refusal::Oom, 1_000);
@@ -404,7 +404,7 @@ async fn wait_command_counts_replicas_that_have_all_written_data() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_gets_no_other_reply_while_it_waits_for_replicas() {
+async fn wait_command_delays_later_replies_of_its_connection() {
     let (twin, mut client) = server().await;
     let start = Instant::now();
     let answers = async {

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn long_hold_overlaps_with_each_hold_that_begins_during_it() {
+    fn hold_overlaps_each_hold_that_begins_before_its_end() {
         let log = VisitLog::of(&[vec![(1, 0, 100)], vec![(1, 10, 20), (1, 30, 40)]]);
         assert_eq!(log.overlaps(), 2);
     }

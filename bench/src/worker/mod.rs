@@ -22,8 +22,7 @@ use crate::job::Job;
 use holding::Waiters;
 use libraries::{
     Beside, Candidate, Fair, Fenced, Leasehold, Library, Local, Messages, Multi, OfLimiter, OfMap,
-    OfPermits, OfQueue, OfSemaphore, OfSet, Only, RLock, Raw, RawWait, Reading, Replicated,
-    RsLock,
+    OfPermits, OfQueue, OfSemaphore, OfSet, Only, RLock, Raw, RawWait, Reading, Replicated, RsLock,
 };
 
 /// The result of a call to a library.

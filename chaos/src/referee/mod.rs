@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn referee_accepts_overlapping_readers_but_no_writers() {
+    fn referee_accepts_overlapping_readers_and_rejects_a_writer() {
         let readers = [(Mode::Shared, 1, 5), (Mode::Shared, 2, 6)];
         assert_eq!(found(&record("a", &readers), Object::new(Kind::ReadWrite, "a")), [""; 0]);
         let beside = [readers[0], readers[1], (Mode::Exclusive, 5, 7)];
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_queue_poll_of_redisson_is_accepted_only_in_a_fault() {
+    fn referee_accepts_a_failed_redisson_poll_only_during_a_fault() {
         let polls = |at: Nanos| {
             let mut record = claimed(&[]);
             let (name, mode, call) = ("a".to_owned(), Mode::Claim, at * SECOND);

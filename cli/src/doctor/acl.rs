@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn rejected_acl_dryrun_does_not_count_as_a_denied_command() {
+    fn denied_acl_dryrun_does_not_count_as_a_denied_command() {
         assert!(is_denial("User app has no permissions to run the 'hset' command"));
         assert!(!is_denial("NOPERM User app has no permissions to run the 'acl|dryrun' command"));
         assert!(!is_denial("OK"));

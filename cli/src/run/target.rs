@@ -50,7 +50,7 @@ mod tests {
 
     /// In this test, this process becomes the parent of orphaned descendants, as process 1 does.
     #[test]
-    fn ended_but_unreaped_descendant_does_not_count_as_running() {
+    fn zombie_descendant_does_not_count_as_running() {
         set_child_subreaper(Some(getpid())).unwrap();
         let mut command =
             Command::new("sh").args(["-c", "sleep 1 &"]).process_group(0).spawn().unwrap();

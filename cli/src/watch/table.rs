@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn end_of_a_short_renewed_lease_is_shown_as_a_release() {
+    fn watch_shows_a_release_when_a_short_renewed_hold_ends() {
         let mut table = table();
         for at in 0..5 {
             table.update(&held("door", &[("a", Some(1))]), secs(at));

@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn url_with_a_repeated_address_lists_it_once() {
+    fn repeated_address_of_a_url_counts_only_once() {
         let among = read("redis://u:a,b@one,two:7000,[::1]:7001,one:6379/3");
         assert_eq!(among.place.to_string(), "one:6379, two:7000, [::1]:7001");
         assert_eq!((among.user.as_deref(), among.database), (Some("u"), 3));

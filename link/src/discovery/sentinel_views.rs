@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_epoch_is_used_when_most_sentinels_report_it() {
+    fn lower_epoch_is_used_if_a_majority_reports_no_higher_epoch() {
         let report = |(port, epoch)| ReportedPrimary { master: at(port), epoch };
         for (fresh, sentinels, expected) in [
             (&[][..], 3, 72),

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn reply_of_each_kind_is_parsed_whole_or_in_pieces() {
+    fn reply_of_each_kind_is_parsed_from_pieces_of_any_size() {
         let all: Vec<_> = REPLIES.iter().map(|reply| parsed(reply)).collect();
         for size in [1, 2, 3, 7, 1_000] {
             assert_eq!(in_pieces(REPLIES.concat().as_bytes(), size).0, all, "{size}");
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn long_reply_in_pieces_is_parsed_once() {
+    fn parser_of_a_long_reply_does_not_restart_at_each_piece() {
         // If the parser began again at each piece, this test would take minutes.
         let reply = format!("*{}\r\n{}", LONGEST / 8, ":1\r\n".repeat(LONGEST / 8));
         assert_eq!(in_pieces(reply.as_bytes(), 1).0.len(), 1);

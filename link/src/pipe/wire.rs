@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unanswered_call_may_have_happened_when_the_connection_ends() {
+    async fn lost_connection_reports_that_a_pending_call_may_have_run() {
         let mut t = Setup::new();
         let (waits, cut) = (t.asks("PING").await, Setup::new());
         let waits_too = cut.asks("PING").await;
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn push_confirms_only_the_subscription_of_its_kind_and_channel() {
+    async fn subscription_is_confirmed_only_by_a_push_for_its_channel() {
         let mut t = Setup::new();
         let wire = Arc::clone(&t.wire);
         let mut subscribe = cmd("SSUBSCRIBE");
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn surplus_reply_after_a_valid_one_ends_the_connection() {
+    async fn surplus_reply_after_a_valid_reply_ends_the_connection() {
         let mut t = Setup::new();
         let asked = t.asks("PING").await;
         t.receives(":1\r\n:2\r\n").await;

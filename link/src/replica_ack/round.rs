@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_calls_share_one_request_with_separate_results() {
+    fn calls_share_one_wait_command_and_get_separate_counts() {
         let (now, mut round) = (Instant::now(), Round::default());
         let (one, mut ones) = requester(1, now);
         let (two, mut twos) = requester(2, now);
@@ -281,7 +281,7 @@ mod tests {
 
     /// A demoted primary unblocks `WAIT`, and the next primary may have the grant.
     #[test]
-    fn round_is_repeated_when_the_server_is_demoted_meanwhile() {
+    fn demotion_during_a_round_is_a_temporary_failure() {
         for words in [&b"-UNBLOCKED force unblock\r\n"[..], b"-ERR WAIT cannot be used\r\n"] {
             let (now, mut round) = (Instant::now(), Round::default());
             let (one, mut answer) = requester(1, now);

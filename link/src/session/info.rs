@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn info_line_is_found_and_other_text_is_ignored() {
+    fn info_reply_is_parsed_and_other_replies_are_ignored() {
         let text = "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nrole:slave\r\n\
                     slave_repl_offset:9\r\nslave_priority:100\r\nslave0:odd\r\n";
         let replies = [Value::Okay, Value::BulkString(text.into())];

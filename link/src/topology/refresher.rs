@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn topology_refresher_asks_other_nodes_when_the_first_fail() {
+    async fn topology_refresher_asks_more_nodes_when_the_first_nodes_fail() {
         let (long, start) = (Duration::from_secs(5), Instant::now());
         let (maps, _) = gather([failing(), answering()].into_iter(), (1, long)).await;
         assert_eq!((maps.len(), start.elapsed()), (1, Duration::ZERO));

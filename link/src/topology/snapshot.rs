@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn older_topology_is_used_when_the_newest_is_unconfirmed() {
+    fn older_topology_replaces_an_unconfirmed_newer_topology() {
         let now = Instant::now();
         let mut snapshot = snapshot(map_of(7, 1), now);
         assert!(!snapshot.is_newer_than(&map_of(8, 2), now));

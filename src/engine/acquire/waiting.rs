@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn waiter_slows_down_when_replies_are_late_for_many_names() {
+    fn late_replies_slow_down_waiters_of_a_client_with_many_names() {
         let now = Instant::now();
         let (late, longest) = (LONGEST_LATE_WAIT / LATE_ANSWERS, LONGEST_LATE_WAIT);
         let waits = |names: u32, took: Duration, level: SubscriptionLevel| {

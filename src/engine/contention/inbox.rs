@@ -107,7 +107,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3);
 
     #[tokio::test(start_paused = true)]
-    async fn wait_ends_at_once_when_a_notification_came_before_it() {
+    async fn notification_before_a_wait_ends_the_wait_at_once() {
         let inbox = Inbox::default();
         inbox.freed(false);
         let limit = Instant::now() + LONG;

@@ -106,7 +106,7 @@ fn take_over(engine: &Engine, mut slot: RequestSlot) -> Option<Arc<Hold>> {
 /// The background task may end after a waiter has checked that the background task runs, and before
 /// the waiter joins the line.
 #[tokio::test]
-async fn waiter_that_joins_the_line_starts_the_background_task() {
+async fn waiter_that_joins_the_line_restarts_the_background_task() {
     let (engine, contention, name) = door();
     let _hold = hold(&engine, &name).await;
     let revived = std::cell::Cell::new(0);
@@ -127,7 +127,7 @@ async fn waiter_that_joins_the_line_starts_the_background_task() {
 
 /// Former bug: after `try_acquire`, the client noticed a forced release only at the next renewal.
 #[tokio::test]
-async fn client_knows_the_grant_of_a_try_acquire_while_a_task_waits() {
+async fn grant_of_try_acquire_is_recorded_while_another_task_waits() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let _waits = in_line(&contention, &name);
@@ -151,7 +151,7 @@ async fn waiters_get_the_request_slot_in_order() {
 }
 
 #[tokio::test]
-async fn leaving_waiter_passes_on_its_request_slot() {
+async fn request_slot_of_a_leaving_waiter_goes_to_the_next_waiter() {
     let (_engine, contention, name) = door();
     let slot = contention.line(&name, PLAIN, true, || true).await;
     let waits = || in_line(&contention, &name);
@@ -180,7 +180,7 @@ async fn waiter_gets_no_slot_and_no_grant_after_shutdown() {
 }
 
 #[tokio::test]
-async fn different_names_do_not_wait_for_each_other() {
+async fn each_name_has_its_own_request_slot() {
     let (_engine, contention, name) = door();
     let _turn = contention.line(&name, PLAIN, true, || true).await;
     let other = Object::lock("window");
@@ -231,7 +231,7 @@ async fn grant_that_expires_during_a_hand_off_is_released() {
 
 /// Former bug: a waiting future that was polled only once blocked all processes for a *ttl*.
 #[tokio::test(start_paused = true)]
-async fn unused_hand_off_grant_goes_to_the_next_task_then_to_store() {
+async fn hand_off_grant_of_an_unpolled_task_goes_to_the_next_task() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let (mut sleeps, mut takes) = (in_line(&contention, &name), in_line(&contention, &name));

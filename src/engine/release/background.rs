@@ -383,7 +383,7 @@ mod tests {
     /// Former bug: the client kept sending the number of shares of a released hold, until a lease
     /// of a day would have ended.
     #[tokio::test(start_paused = true)]
-    async fn hold_count_is_not_sent_again_after_the_release() {
+    async fn failed_hold_count_request_is_not_retried_after_the_release() {
         const LOADING: &str = "LOADING Redis is loading the dataset in memory";
         for (refusal, lease) in [(REFUSALS[1], 86_400), (LOADING, 30)] {
             let (memory, engine, client) = one();

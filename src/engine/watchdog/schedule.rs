@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn hold_expires_although_the_store_does_not_reply() {
+    fn hold_expires_in_time_when_its_renewal_gets_no_reply() {
         // given a renewal that was sent and gets no reply
         let mut t = Setup::new();
         let hold = t.add_at(0);
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn handed_off_grant_is_renewed_once_for_both_holds() {
+    fn watchdog_renews_only_the_new_hold_of_a_handed_off_grant() {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let second = t.pass_on(&first, 100).unwrap();
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn grant_is_checked_at_once_after_a_hand_off_without_renewal() {
+    fn handed_off_grant_that_left_the_watchdog_is_checked_at_once() {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let grant = left(&first, t.at(100)).unwrap();

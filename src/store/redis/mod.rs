@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn text_in_a_number_key_is_neither_changed_nor_printed() {
+    async fn text_in_a_number_key_stays_unchanged_and_out_of_errors() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
         let (owner, name) = (claim("one:1").owner, Name::new("app").unwrap());

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn publishing_script_has_a_text_for_each_channel_kind() {
+    fn script_that_publishes_has_a_variant_for_sharded_channels() {
         let speaks =
             Script::of_leasehold("says", "redis.pcall('PUBLISH', ARGV[1])\nreturn 'NUMSUB'");
         assert_eq!(speaks.text(Channels::Plain), speaks.plain.text);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn command_is_found_from_the_script_line_in_an_error() {
+    fn failed_command_is_found_by_its_line_number_in_the_script() {
         let script = Script::new("-- a script\nlocal a = 1\nredis.pcall('HSET', KEYS[1])\n");
         let at =
             |line: &str| script.command_at(&format!("no: script: 0a, on @user_script:{line}."));

@@ -38,7 +38,7 @@ async fn number_of_names_without_waiters_is_bounded() {
 }
 
 #[tokio::test]
-async fn too_many_unused_names_are_removed_at_once() {
+async fn unused_names_beyond_the_limit_are_removed_at_once() {
     let (_engine, contention, _) = door();
     for n in 0..=MOST_LINGERING {
         // The first name also wakes the watchdog. That notification is consumed here.

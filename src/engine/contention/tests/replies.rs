@@ -28,7 +28,7 @@ fn slot(waits: &mut Line<'_>) -> RequestSlot {
 }
 
 #[tokio::test(start_paused = true)]
-async fn latch_reply_goes_only_to_waiters_older_than_its_request() {
+async fn latch_reply_wakes_only_waiters_that_preceded_its_request() {
     let (_engine, contention, name) = door();
     // given a task that sends a request, and two tasks in line
     let mut requester = contention.line(&name, PLAIN, true, || true).await.unwrap();

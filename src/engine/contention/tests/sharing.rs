@@ -185,7 +185,7 @@ async fn acquire_read_with_refuses_the_write_guard_of_another_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_hold_is_not_shared() {
+async fn reader_does_not_join_a_lost_read_hold() {
     let (store, prices) = prices();
     let first = prices.read().acquire().await.unwrap();
     let second = prices.read().acquire().await.unwrap();
@@ -270,7 +270,7 @@ async fn unpolled_yielding_reader_keeps_no_read_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shared_hold_reports_that_a_shutdown_ended_it() {
+async fn release_reports_that_a_shutdown_ended_the_read_hold() {
     let client = Client::with_store(&MemoryStore::new());
     let guard = client.read_write_lock("prices").unwrap().read().acquire().await.unwrap();
     let mut release = Box::pin(guard.release());
@@ -328,7 +328,7 @@ fn wait_for<T>(future: impl Future<Output = T>) -> Option<T> {
 /// Without a pause between two read holds, a waiter that is woken only by releases would never
 /// acquire.
 #[tokio::test(start_paused = true)]
-async fn reader_pauses_for_other_clients_after_sharing_ended() {
+async fn reader_pauses_between_a_shared_hold_and_a_new_read_hold() {
     let (_store, here) = prices();
     let read = here.read();
     let came = async |after| {

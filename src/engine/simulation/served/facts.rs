@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn judge_reports_a_fair_lock_that_a_later_waiter_gets_first() {
+    fn judge_reports_a_fair_lock_granted_out_of_order() {
         let mut queue = Queue::default();
         let mut sees = |command: &str| queue.sees("gate", command);
         assert_eq!(sees("HSET gate a:1 1"), None);

@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn waiter_that_returns_while_unsubscribing_is_subscribed() {
+    fn name_requested_again_during_its_unsubscribe_is_resubscribed() {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_has_the_planted_texts_and_sources_stay_unchanged() {
+    fn defect_is_planted_in_the_copy_and_not_in_the_sources() {
         let (project, into) = (project(), tempfile::tempdir().unwrap());
         let texts = Texts::from([("src/a", "defect".into()), ("src/b", "more".into())]);
         copy(project.path(), into.path(), &texts).unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_writes_changed_files_and_removes_deleted_ones() {
+    fn copy_writes_changed_files_and_removes_deleted_files() {
         // given a copy
         let (project, into) = (project(), tempfile::tempdir().unwrap());
         let texts = Texts::from([("src/gone/b", "more".into())]);

@@ -308,7 +308,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Link(
-            "topology::snapshot::tests::older_topology_is_used_when_the_newest_is_unconfirmed",
+            "topology::snapshot::tests::older_topology_replaces_an_unconfirmed_newer_topology",
         ),
         Defect {
             says: "the topology of a node that was cut off replaces a newer one",
@@ -334,7 +334,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Link(
-            "replica_ack::round::tests::waiting_calls_share_one_request_with_separate_results",
+            "replica_ack::round::tests::calls_share_one_wait_command_and_get_separate_counts",
         ),
         Defect {
             says: "the grant is not written again before WAIT",
@@ -347,7 +347,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Link(
-            "replica_ack::round::tests::waiting_calls_share_one_request_with_separate_results",
+            "replica_ack::round::tests::calls_share_one_wait_command_and_get_separate_counts",
         ),
         Defect {
             says: "one replica is enough for every call of a round",
@@ -414,7 +414,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::kinds::lock::guarded::tests::non_holder_runs_no_script"),
+        Finder::Unit(
+            "store::redis::kinds::lock::guarded::tests::guarded_script_runs_only_for_the_holder_of_the_lock",
+        ),
         Defect {
             says: "a guarded script does not check the owner",
             edits: &[Edit {
@@ -621,7 +623,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::hold::tests::hold_due_for_renewal_is_not_shared"),
+        Finder::Unit("engine::hold::tests::reader_does_not_join_a_hold_that_is_due_for_renewal"),
         Defect {
             says: "a hold that is due for renewal is shared",
             edits: &[Edit {
@@ -632,7 +634,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::hold::tests::hold_in_doubt_is_not_shared"),
+        Finder::Unit("engine::hold::tests::reader_does_not_join_a_hold_in_doubt"),
         Defect {
             says: "a hold in doubt is shared",
             edits: &[Edit {
@@ -707,7 +709,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::shared_hold_reports_that_a_shutdown_ended_it",
+            "engine::contention::tests::sharing::release_reports_that_a_shutdown_ended_the_read_hold",
         ),
         Defect {
             says: "a release does not read the time again after others may have joined",
@@ -1364,7 +1366,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::replies::latch_reply_goes_only_to_waiters_older_than_its_request",
+            "engine::contention::tests::replies::latch_reply_wakes_only_waiters_that_preceded_its_request",
         ),
         Defect {
             says: "the reply for a latch counts for tasks that came after its request",
@@ -1509,7 +1511,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::waiting::tests::waiter_slows_down_when_replies_are_late_for_many_names",
+            "engine::acquire::waiting::tests::late_replies_slow_down_waiters_of_a_client_with_many_names",
         ),
         Defect {
             says: "waiters with late replies send requests as often as before",
@@ -1789,7 +1791,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::text_in_a_number_key_is_neither_changed_nor_printed"),
+        Finder::Unit("store::redis::tests::text_in_a_number_key_stays_unchanged_and_out_of_errors"),
         Defect {
             says: "a key with another text counts as a missing reply, and the error shows the text",
             edits: &[Edit {
@@ -1800,7 +1802,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::text_in_a_number_key_is_neither_changed_nor_printed"),
+        Finder::Unit("store::redis::tests::text_in_a_number_key_stays_unchanged_and_out_of_errors"),
         Defect {
             says: "the deletion of a latch deletes a key with another text",
             edits: &[Edit {
@@ -2154,7 +2156,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Link(
-            "discovery::sentinel_views::tests::lower_epoch_is_used_when_most_sentinels_report_it",
+            "discovery::sentinel_views::tests::lower_epoch_is_used_if_a_majority_reports_no_higher_epoch",
         ),
         Defect {
             says: "a single sentinel that missed a failover leads back to the old primary",
@@ -2291,7 +2293,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::background::tests::hold_count_is_not_sent_again_after_the_release",
+            "engine::release::background::tests::failed_hold_count_request_is_not_retried_after_the_release",
         ),
         Defect {
             says: "the count of a released hold is sent",
@@ -2490,7 +2492,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::inbox::tests::wait_ends_at_once_when_a_notification_came_before_it",
+            "engine::contention::inbox::tests::notification_before_a_wait_ends_the_wait_at_once",
         ),
         Defect {
             says: "a notification that comes before the wait is forgotten",
@@ -2529,7 +2531,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::unused_hand_off_grant_goes_to_the_next_task_then_to_store",
+            "engine::contention::tests::hand_off_grant_of_an_unpolled_task_goes_to_the_next_task",
         ),
         Defect {
             says: "a hand-off grant stays with a task that does not take it",

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn function_has_the_body_of_the_selected_defect() {
+    fn planted_function_selects_its_body_by_the_defect_number() {
         let planted = planted(&[
             Defect {
                 says: "one",
@@ -245,12 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn planting_removes_the_library_from_dev_dependencies() {
+    fn planted_copy_has_no_dev_dependency_on_leasehold() {
         assert_eq!(planted(&[]).unwrap().texts["Cargo.toml"], "[dev-dependencies]\n");
     }
 
     #[test]
-    fn planted_text_in_a_program_keeps_its_length() {
+    fn planted_lua_text_has_the_same_length_for_each_defect() {
         let planted = planted(&[
             Defect { says: "one", edits: &[Edit { file: "src/a.lua", from: "1", to: "100" }] },
             Defect { says: "two", edits: &[Edit { file: "src/a.lua", from: " 1", to: "" }] },

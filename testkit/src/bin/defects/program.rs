@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_found_at_any_position_of_a_program() {
+    fn every_occurrence_of_a_text_in_a_program_is_found() {
         assert_eq!(places_of(b"aab", b"aaab-aab").unwrap(), [1, 5]);
         assert!(places_of(b"ab", b"ba").unwrap().is_empty());
     }

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn non_holder_runs_no_script() {
+    async fn guarded_script_runs_only_for_the_holder_of_the_lock() {
         let twin = Twin::new(7);
         let store = RedisStore::simulated(&twin, "one");
         let claim = |owner: &str| {
