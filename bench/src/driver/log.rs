@@ -75,8 +75,7 @@ impl VisitLog {
         shares
     }
 
-    /// The shares of two processes in percent: the process with the most acquisitions, and the
-    /// process with the fewest.
+    /// The highest share of a process and the lowest, in percent.
     pub(super) fn luckiest_and_unluckiest(&self) -> (f64, f64) {
         let percent = |entries: f64| entries / self.visits.len() as f64 * 100.0;
         let (least, most) = self

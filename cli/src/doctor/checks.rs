@@ -121,7 +121,7 @@ fn connections(report: &ServerReport) -> Vec<Finding> {
     timeout.into_iter().chain(keepalive).collect()
 }
 
-/// Returns findings from the health report, such as the reason why no lock can be acquired.
+/// Returns findings from the health report, such as why no lock can be acquired.
 pub(super) fn of_health(health: &Health, reports: &[ServerReport]) -> Vec<Finding> {
     let has_limit = reports.iter().any(|it| it.info.get("maxmemory").is_some_and(|it| it != "0"));
     let hazards = health.findings.iter().map(|finding| {

@@ -50,8 +50,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 
-/// The interval at which the group of a stopped command is checked, after the command itself has
-/// ended.
+/// How often the group of a stopped command is checked, after the command has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]

@@ -93,7 +93,7 @@ impl Watch {
     }
 
     pub(crate) fn forced(&self, name: Name, owner: String) {
-        // If the task has ended, there is no table to update, so the error is ignored.
+        // `send` fails only if the task has ended. Its table then needs no update.
         drop(self.forced.send((name, owner)));
     }
 }

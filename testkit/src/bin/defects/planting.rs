@@ -78,7 +78,7 @@ impl Planted {
         Ok(Self { texts, included })
     }
 
-    /// The files whose texts in the program are overwritten by a defect.
+    /// The files that the program includes as texts, and that at least one defect changes.
     pub(crate) fn included(&self) -> impl Iterator<Item = &'static str> {
         let mut files: Vec<_> = self.included.values().flat_map(Texts::keys).copied().collect();
         files.sort_unstable();
@@ -92,8 +92,8 @@ impl Planted {
     }
 }
 
-/// The changed bodies of each function, as arms of a `match` on the number of the defect. A
-/// function is identified by its file and by its index in that file.
+/// For each function that defects change: the arms of its `match`. Each arm has the number of a
+/// defect and the changed body. The key is the file of the function, and its index in that file.
 type Functions = BTreeMap<(&'static str, usize), String>;
 
 /// Adds the functions that `case` changes.

@@ -210,7 +210,7 @@ async fn successor(store: &RedisStore, object: &Object) -> Option<Holder> {
     // The caller already knows of the loss, and an error of this request would hide the loss.
     Lock::holder(store, object).await.unwrap_or_else(|failure| {
         tracing::debug!(target: "leasehold", lock = %object.name, %failure,
-            "release found no hold: the server did not return the current owner");
+            "release found no hold, and the request for the current owner failed");
         None
     })
 }
