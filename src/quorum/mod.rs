@@ -88,7 +88,9 @@ impl QuorumClient {
         let mut connecting: FuturesUnordered<_> = connecting.collect();
         let (mut connected, mut failed) = (0, vec![]);
         while connected < majority(clients.len()) {
-            let Some((number, client)) = connecting.next().await else {
+            let is_decided = is_majority_rejected(&failed, clients.len());
+            let next = if is_decided { None } else { connecting.next().await };
+            let Some((number, client)) = next else {
                 return Err(too_few_connected(failed, clients.len()));
             };
             match client {
@@ -96,8 +98,8 @@ impl QuorumClient {
                     clients[number] = client;
                     connected += 1;
                 }
-                Err(error) if !error.is_transient() => return Err(error),
-                Err(error) => failed.push((number, error)),
+                Err(error @ Error::Connect { .. }) => failed.push((number, error)),
+                Err(error) => return Err(error),
             }
         }
         Ok(Self { clients })
@@ -142,10 +144,17 @@ impl QuorumClient {
     }
 }
 
+/// Returns whether the permanent errors alone leave no majority of `all` servers.
+fn is_majority_rejected(failed: &[(usize, Error)], all: usize) -> bool {
+    let permanent = failed.iter().filter(|(_, error)| !error.is_transient()).count();
+    all - permanent < majority(all)
+}
+
 /// Returns the error for a quorum of `all` servers if too many of them `failed`. The error names
 /// each failed server.
 fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
     failed.sort_by_key(|(number, _)| *number);
+    let permanent = is_majority_rejected(&failed, all);
     let (mut reasons, mut first) = (String::new(), None);
     for (number, error) in &failed {
         if let Error::Connect { server, reason, source, .. } = error {
@@ -156,7 +165,7 @@ fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
     Error::Connect {
         server: format!("{} of {all} servers of the quorum", failed.len()),
         reason: reasons + &format!("at least {} servers must be reachable", majority(all)),
-        permanent: false,
+        permanent,
         source: first,
     }
 }
@@ -215,9 +224,9 @@ impl QuorumLock {
     /// Acquires the lock, waiting until a majority of the servers grants it.
     ///
     /// The call also waits while no majority can be reached. A waiter joins the queue of the first
-    /// server at which another owner holds the lock. Every two seconds it leaves this queue, asks
-    /// all servers, and joins the end again. So waiters do not acquire in order, and a waiter may
-    /// wait without a bound.
+    /// server at which another owner holds the lock. About every two seconds it leaves this queue,
+    /// asks all servers, and joins the end again. So waiters do not acquire in order, and a waiter
+    /// may wait without a bound.
     ///
     /// # Errors
     ///
