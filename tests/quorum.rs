@@ -114,6 +114,22 @@ async fn quorum_lock_without_a_majority_returns_an_error() {
     assert!(matches!(error, Error::Forbidden { .. }), "{error}");
 }
 
+/// Of four servers, three are a majority.
+#[tokio::test(start_paused = true)]
+async fn quorum_of_one_or_four_servers_needs_a_majority() {
+    for (servers, stopped) in [(1, 0), (4, 1)] {
+        let setup = Setup::known(servers).await;
+        setup.stop(0..stopped);
+        let guard = setup.acquire().await;
+        assert!(setup.lock().try_acquire().await.unwrap().is_none());
+        releases(guard).await;
+        releases(setup.acquire().await).await;
+        setup.stop(0..stopped + 1);
+        let error = setup.lock().try_acquire().await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn quorum_hold_ends_with_its_majority_or_its_lease() {
     let lose: fn(&MemoryStore) = MemoryStore::lose_everything;

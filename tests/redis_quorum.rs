@@ -6,7 +6,7 @@ use crate::common::{ms, secs};
 use leasehold::{
     Error, LostReason, QuorumClient, QuorumLock, Release, blocking::QuorumClient as QuorumThreads,
 };
-use testkit::{Proxy, Redis, Sentinels, eventually};
+use testkit::{Cluster, Proxy, Redis, Sentinels, eventually};
 use tokio::time::{Instant, sleep};
 
 const TTL: Duration = secs(3);
@@ -177,11 +177,16 @@ fn threads_exclude_each_other_by_a_quorum_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quorum_member_may_be_behind_sentinels() {
-    let (site, one, two) = (Sentinels::start(), Redis::start(), Redis::start());
-    let lock = lock([site.url(), one.url(), two.url()]).await;
+async fn quorum_hold_survives_the_failover_of_a_member() {
+    let (site, cluster, one) = (Sentinels::start(), Cluster::start(), Redis::start());
+    let lock = lock([site.url(), cluster.url(), one.url()]).await;
     let guard = lock.acquire().await.unwrap();
+    site.fail_over();
+    sleep(2 * TTL).await;
+    // The deployment with Sentinels and the cluster are the majority.
     drop(one);
+    sleep(2 * TTL).await;
+    assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), Release::Released);
     assert!(lock.acquire_within(secs(5)).await.unwrap().is_held());
 }
