@@ -10,7 +10,7 @@ use std::{
 use futures_util::{FutureExt, future::join_all};
 use leasehold::{
     Client, Error, Lock, LostReason, MemoryStore, QuorumClient, QuorumGuard, QuorumLock, Release,
-    RunOutcome, Write,
+    RunOutcome, Write, blocking,
 };
 use tokio::time::{Instant, sleep};
 
@@ -114,6 +114,22 @@ async fn quorum_lock_without_a_majority_returns_an_error() {
     assert!(matches!(error, Error::Forbidden { .. }), "{error}");
 }
 
+/// Of four servers, three are a majority.
+#[tokio::test(start_paused = true)]
+async fn quorum_of_one_or_four_servers_needs_a_majority() {
+    for (servers, stopped) in [(1, 0), (4, 1)] {
+        let setup = Setup::known(servers).await;
+        setup.stop(0..stopped);
+        let guard = setup.acquire().await;
+        assert!(setup.lock().try_acquire().await.unwrap().is_none());
+        releases(guard).await;
+        releases(setup.acquire().await).await;
+        setup.stop(0..stopped + 1);
+        let error = setup.lock().try_acquire().await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn quorum_hold_ends_with_its_majority_or_its_lease() {
     let lose: fn(&MemoryStore) = MemoryStore::lose_everything;
@@ -188,6 +204,21 @@ async fn run_reports_a_loss_that_a_silent_server_cannot_change() {
     let _other = setup.acquire().await;
     let outcome = guard.run(async |_held| 42).await;
     let RunOutcome::CompletedAfterLoss { value: 42, .. } = outcome else { panic!("{outcome:?}") };
+}
+
+/// Former bug: the client of one server that was shut down failed every call.
+#[test]
+fn threads_acquire_until_a_majority_of_the_clients_is_shut_down() {
+    let servers = [(); 3].map(|()| MemoryStore::new());
+    let clients = servers.each_ref().map(|server| blocking::Client::with_store(server).unwrap());
+    let quorum = blocking::QuorumClient::of(clients).unwrap();
+    // All servers must vote while they are new.
+    drop(quorum.lock("door").unwrap().acquire().unwrap());
+    for (client, is_usable) in [(0, true), (1, false)] {
+        quorum.clients()[client].shutdown(secs(1)).unwrap();
+        let acquired = quorum.lock("door").unwrap().acquire_within(secs(1));
+        assert_eq!(acquired.is_ok(), is_usable, "{acquired:?}");
+    }
 }
 
 /// The exception of the guarantees: two clients rely on a hold.

@@ -6,7 +6,7 @@ use crate::common::{ms, secs};
 use leasehold::{
     Error, LostReason, QuorumClient, QuorumLock, Release, blocking::QuorumClient as QuorumThreads,
 };
-use testkit::{Proxy, Redis, Sentinels, eventually};
+use testkit::{Cluster, Proxy, Redis, Sentinels, eventually};
 use tokio::time::{Instant, sleep};
 
 const TTL: Duration = secs(3);
@@ -128,6 +128,32 @@ async fn quorum_connects_to_three_of_five_servers() {
     }
 }
 
+/// Former bug: one server that rejected the client failed the whole call.
+#[tokio::test(flavor = "multi_thread")]
+async fn quorum_connects_unless_a_majority_rejects_the_client() {
+    let five = Five::start().await;
+    for (rejecting, connects) in [(1, true), (3, false)] {
+        let url = |server: &Redis| server.url().replace("//", "//nobody:wrong@");
+        let urls = five.servers[..rejecting].iter().map(url);
+        let urls = urls.chain(five.servers[rejecting..].iter().map(Redis::url));
+        five.servers[rejecting..].iter().for_each(Redis::pause);
+        let resume = async {
+            sleep(ms(300)).await;
+            five.servers.iter().for_each(Redis::resume);
+        };
+        match tokio::join!(QuorumClient::connect(urls), resume).0 {
+            Ok(quorum) => {
+                assert!(connects && quorum.lock("door").unwrap().acquire().await.is_ok());
+            }
+            Err(error) => {
+                assert!(!connects, "{error}");
+                assert!(matches!(error, Error::Connect { permanent: true, .. }), "{error}");
+                assert!(error.to_string().contains("3 of 5 servers"), "{error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn threads_exclude_each_other_by_a_quorum_lock() {
     let five = tokio::runtime::Runtime::new().unwrap().block_on(Five::start());
@@ -151,11 +177,16 @@ fn threads_exclude_each_other_by_a_quorum_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quorum_member_may_be_behind_sentinels() {
-    let (site, one, two) = (Sentinels::start(), Redis::start(), Redis::start());
-    let lock = lock([site.url(), one.url(), two.url()]).await;
+async fn quorum_hold_survives_the_failover_of_a_member() {
+    let (site, cluster, one) = (Sentinels::start(), Cluster::start(), Redis::start());
+    let lock = lock([site.url(), cluster.url(), one.url()]).await;
     let guard = lock.acquire().await.unwrap();
+    site.fail_over();
+    sleep(2 * TTL).await;
+    // The deployment with Sentinels and the cluster are the majority.
     drop(one);
+    sleep(2 * TTL).await;
+    assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), Release::Released);
     assert!(lock.acquire_within(secs(5)).await.unwrap().is_held());
 }

@@ -14,7 +14,8 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 
 use leasehold::{
-    Client, Error, Lock, LockContext, LostReason, MemoryStore, Name, OnLoss, Result, RunOutcome,
+    Client, Error, Lock, LockContext, LostReason, MemoryStore, Name, OnLoss, QuorumClient, Result,
+    RunOutcome,
 };
 
 const fn secs(n: u64) -> Duration {
@@ -726,5 +727,31 @@ async fn runs_of_many_tasks_exclude_each_other() {
     });
     for run in runs.collect::<Vec<_>>() {
         run.await.unwrap().unwrap();
+    }
+}
+
+/// Former bug: if the whole process had been paused, and the store was silent, the work of about
+/// every second lost hold counted as completed.
+#[tokio::test]
+async fn run_reports_a_loss_during_a_pause_of_the_process() {
+    let (lease, pause) = (Duration::from_millis(40), Duration::from_millis(60));
+    for _ in 0..10 {
+        let stores = [(); 3].map(|()| MemoryStore::new());
+        let builder = Client::builder().run_release_wait(AT_ONCE);
+        let clients = stores.each_ref().map(|store| builder.clone().with_store(store));
+        let lock = clients[0].lock("alone").unwrap().lease(lease);
+        let quorum = QuorumClient::of(clients).unwrap().lock("job").unwrap().lease(lease);
+
+        let guard = lock.acquire().await.unwrap();
+        stores[0].stall();
+        let alone = guard.run(async |_held| std::thread::sleep(pause)).await;
+        stores[0].resume();
+        let guard = quorum.acquire().await.unwrap();
+        stores.iter().for_each(MemoryStore::stall);
+        let of_quorum = guard.run(async |_held| std::thread::sleep(pause)).await;
+        for outcome in [alone, of_quorum] {
+            let lost = outcome.into_result().unwrap_err();
+            assert!(matches!(lost, Error::Lost { reason: LostReason::Expired, .. }), "{lost}");
+        }
     }
 }

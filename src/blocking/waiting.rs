@@ -148,10 +148,10 @@ impl Cores {
     ///
     /// Before this wait, starts the background tasks of each client on the runtime of that client.
     /// If `future` started these tasks, they would run on the first runtime, which may end before
-    /// the other clients.
+    /// the other clients. If a client is shut down, `future` decides whether it needs this client.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         for core in self.0.iter() {
-            core.wait(async { core.client().start_background() })??;
+            drop(core.wait(async { core.client().start_background() })?);
         }
         self.first().wait(future)
     }

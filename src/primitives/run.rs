@@ -296,6 +296,11 @@ async fn at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<
 /// the name of the lock and the reason.
 pub(super) async fn release_after_run(held: Held) -> Option<Loss> {
     let (name, limit) = (held.watch.claim().name().clone(), held.release_after_run());
+    // A known loss must not be forgotten because the store is silent. A background task releases
+    // the hold.
+    if let Err(reason) = held.watch.remaining() {
+        return Some((name, reason));
+    }
     let release = async {
         Ok(match held.release().await? {
             ReleaseResult::Lost { reason, .. } => Some(reason),

@@ -110,7 +110,12 @@ impl QuorumGuard {
     pub async fn release(self) -> Result<Release> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (hold, name) = (&self.context.hold, self.name().clone());
-        let (need, over) = (majority(hold.members.len()), hold.time_left().err());
+        let not_held = |reason| Ok(Release::NotHeld { name, reason, holder: None });
+        // If the loss is known, the silence of a server must not delay it.
+        if let Err((_, reason)) = hold.time_left() {
+            return not_held(reason);
+        }
+        let need = majority(hold.members.len());
         let grants = hold.close(LostReason::Released).into_iter();
         let mut releasing: FuturesUnordered<_> = grants.map(LockGuard::release).collect();
         let (mut released, mut reasons, mut errors) = (0, vec![], vec![]);
@@ -127,13 +132,11 @@ impl QuorumGuard {
         }
         // If these futures were dropped, background tasks would send the same releases again.
         runtime.spawn(releasing.collect::<Vec<_>>());
-        let reason = match (over, released + errors.len()) {
-            (Some((_, reason)), _) => reason,
-            (None, _) if released >= need => return Ok(Release::Released),
-            (None, able) if able >= need => return Err(errors.swap_remove(0)),
-            (None, _) => reasons.first().copied().unwrap_or(LostReason::Expired),
-        };
-        Ok(Release::NotHeld { name, reason, holder: None })
+        match released + errors.len() {
+            _ if released >= need => Ok(Release::Released),
+            able if able >= need => Err(errors.swap_remove(0)),
+            _ => not_held(reasons.first().copied().unwrap_or(LostReason::Expired)),
+        }
     }
 
     /// Releases the lock after its work has completed. If the hold was lost before, returns its

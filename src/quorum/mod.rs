@@ -21,14 +21,15 @@ pub use self::hold::{QuorumContext, QuorumGuard};
 use self::vote::{VoteFailure, majority, take_vote};
 use crate::{
     client::Client,
-    domain::{Backoff, Name},
+    domain::{Backoff, Name, spread},
     engine::timing::BACKOFF,
     error::{Error, Result},
     primitives::{Lock, example, group_run, like, settings::checked_timeout},
 };
 
-/// How long a waiter waits at one server before it requests the lock at all servers again. The lock
-/// may stay held at this server, but be free at a majority of the servers.
+/// About how long a waiter waits at one server before it requests the lock at all servers again. The
+/// lock may stay held at this server, but be free at a majority of the servers. The time is random,
+/// so that waiters do not request votes at the same moment.
 const WAIT_AT_ONE_SERVER: Duration = Duration::from_secs(2);
 
 /// A client of several independent servers. A majority of them must grant a lock (Redlock).
@@ -43,6 +44,9 @@ const WAIT_AT_ONE_SERVER: Duration = Duration::from_secs(2);
 /// rare second holder costs nothing but repeated work. If a second holder would damage data, use
 /// one deployment, a [`FencedLock`](crate::FencedLock), and a receiver that checks its token: see
 /// [`fence`](crate::fence).
+///
+/// List the servers in the same order in all clients, so that their waiters wait at the same server.
+/// With other orders, the lock works, but waiters divide the votes between them more often.
 ///
 /// This lock and a `RedissonRedLock` in Java exclude each other, if they have the same name and the
 /// same servers.
@@ -62,9 +66,10 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// [`Error::Connect`] or [`Error::Url`] if the URL, the password or the certificate of a server
-    /// is wrong, if a URL occurs twice, or if no majority can be reached. In the last case, the error
-    /// names each unreachable server and its reason. [`Error::NoRuntime`] outside of a tokio runtime.
+    /// [`Error::Url`] if a URL is invalid or occurs twice. [`Error::Connect`] if no majority can be
+    /// reached. It names each server that failed, and the reason. Its field `permanent` is set if,
+    /// for example, the passwords or certificates of so many servers are wrong that the others are
+    /// no majority. [`Error::NoRuntime`] outside of a tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -88,7 +93,9 @@ impl QuorumClient {
         let mut connecting: FuturesUnordered<_> = connecting.collect();
         let (mut connected, mut failed) = (0, vec![]);
         while connected < majority(clients.len()) {
-            let Some((number, client)) = connecting.next().await else {
+            let is_decided = is_majority_rejected(&failed, clients.len());
+            let next = if is_decided { None } else { connecting.next().await };
+            let Some((number, client)) = next else {
                 return Err(too_few_connected(failed, clients.len()));
             };
             match client {
@@ -96,8 +103,8 @@ impl QuorumClient {
                     clients[number] = client;
                     connected += 1;
                 }
-                Err(error) if !error.is_transient() => return Err(error),
-                Err(error) => failed.push((number, error)),
+                Err(error @ Error::Connect { .. }) => failed.push((number, error)),
+                Err(error) => return Err(error),
             }
         }
         Ok(Self { clients })
@@ -142,10 +149,17 @@ impl QuorumClient {
     }
 }
 
+/// Returns whether the permanent errors alone leave no majority of `all` servers.
+fn is_majority_rejected(failed: &[(usize, Error)], all: usize) -> bool {
+    let permanent = failed.iter().filter(|(_, error)| !error.is_transient()).count();
+    all - permanent < majority(all)
+}
+
 /// Returns the error for a quorum of `all` servers if too many of them `failed`. The error names
 /// each failed server.
 fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
     failed.sort_by_key(|(number, _)| *number);
+    let permanent = is_majority_rejected(&failed, all);
     let (mut reasons, mut first) = (String::new(), None);
     for (number, error) in &failed {
         if let Error::Connect { server, reason, source, .. } = error {
@@ -156,7 +170,7 @@ fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
     Error::Connect {
         server: format!("{} of {all} servers of the quorum", failed.len()),
         reason: reasons + &format!("at least {} servers must be reachable", majority(all)),
-        permanent: false,
+        permanent,
         source: first,
     }
 }
@@ -215,9 +229,9 @@ impl QuorumLock {
     /// Acquires the lock, waiting until a majority of the servers grants it.
     ///
     /// The call also waits while no majority can be reached. A waiter joins the queue of the first
-    /// server at which another owner holds the lock. Every two seconds it leaves this queue, asks
-    /// all servers, and joins the end again. So waiters do not acquire in order, and a waiter may
-    /// wait without a bound.
+    /// server at which another owner holds the lock. About every two seconds it leaves this queue,
+    /// asks all servers, and joins the end again. So waiters do not acquire in order, and a waiter
+    /// may wait without a bound.
     ///
     /// # Errors
     ///
@@ -290,7 +304,8 @@ impl QuorumLock {
             if let Some(number) = failure.busy_at {
                 // Ignores an error of this server. If no majority is possible without this server,
                 // the next vote returns the error.
-                let waited = timeout(WAIT_AT_ONE_SERVER, self.members[number].acquire()).await;
+                let waited =
+                    timeout(spread(WAIT_AT_ONE_SERVER), self.members[number].acquire()).await;
                 granted = waited.ok().and_then(Result::ok).map(|guard| (number, guard));
             }
         }

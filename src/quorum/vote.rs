@@ -151,7 +151,7 @@ pub(super) async fn take_vote(
     mut granted: Option<(usize, LockGuard)>,
 ) -> Result<Majority, VoteFailure> {
     Handle::try_current().map_err(|_| Error::NoRuntime)?;
-    let need = majority(members.len());
+    let (need, start) = (majority(members.len()), Instant::now());
     let mut take = |number| granted.take_if(|(at, _)| *at == number).map(|(_, guard)| guard);
     let mut late: FuturesUnordered<_> =
         (0..members.len()).map(|number| ask(members, number, take(number))).collect();
@@ -162,8 +162,10 @@ pub(super) async fn take_vote(
         votes.push(vote);
     }
     // If all servers are new, they were probably just set up. If not all of them are new, the new
-    // ones may have lost their data.
-    if late.is_empty() && votes.iter().all(is_new) {
+    // ones may have lost their data. If the process was paused after the votes, another client may
+    // hold the lock now, and one of the servers may have lost its grant.
+    let is_recent = start.elapsed() < 2 * VOTE_TIMEOUT;
+    if late.is_empty() && is_recent && votes.iter().all(is_new) {
         mark_new(members, &mut votes, DataAge::Trust).await;
     }
     mark_new(members, &mut votes, DataAge::Note).await;
@@ -235,22 +237,51 @@ fn failure_of(mut votes: Vec<Vote>, members: &[Lock]) -> VoteFailure {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use leasehold_twin::{Delay, Twin};
+    use tokio::time::sleep;
 
     use super::*;
     use crate::{Client, domain::Identity, store::RedisStore};
 
+    fn door(server: &Twin, client: &str) -> Lock {
+        let store = RedisStore::simulated(server, client).into();
+        Client::builder().client(Identity::of(client), store).lock("door").unwrap()
+    }
+
+    /// Former bug: when a process was paused after its first vote, it later trusted a server that
+    /// had meanwhile lost the grant of another holder.
+    #[tokio::test(start_paused = true)]
+    async fn paused_client_does_not_trust_a_server_that_lost_its_data() {
+        let (servers, ms) = ([0, 1, 2].map(Twin::new), Duration::from_millis);
+        let of = |client| servers.each_ref().map(|it| door(it, client).lease(ms(5_000)));
+        let (one, other) = (of("one"), of("other"));
+        // The clients connect before the servers become slow.
+        for lock in one.iter().chain(&other) {
+            data_age(lock, DataAge::Read).await.unwrap();
+        }
+        servers.iter().for_each(|server| server.delay(Delay::Fixed(ms(10)), Delay::None));
+        let mut paused = pin!(take_vote(&one, None));
+        // The replies of all servers arrive, but the future is not polled for longer than a lease.
+        assert!(timeout(ms(15), &mut paused).await.is_err());
+        sleep(ms(10_000)).await;
+        assert!(take_vote(&other, None).await.is_ok());
+        servers[2].forget_everything();
+        assert!(paused.await.is_err());
+        let age = data_age(&other[2], DataAge::Read).await.unwrap();
+        assert!(age.is_none_or(|age| age < ms(1_000)), "{age:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn vote_does_not_count_if_the_server_loses_its_data_meanwhile() {
         let (server, ms) = (Twin::new(0), Duration::from_millis);
-        let client = Client::builder()
-            .client(Identity::of("one"), RedisStore::simulated(&server, "one").into());
-        let lock = client.lock("door").unwrap();
+        let lock = door(&server, "one");
         data_age(&lock, DataAge::Trust).await.unwrap();
         // The two requests of the vote arrive after 10 ms and after 20 ms.
         server.delay(Delay::Fixed(ms(10)), Delay::None);
         let (vote, ()) = tokio::join!(vote(&lock, None), async {
-            tokio::time::sleep(ms(15)).await;
+            sleep(ms(15)).await;
             server.forget_everything();
         });
         let vote = vote.unwrap();
