@@ -313,8 +313,8 @@ mod tests {
         }
     }
 
-    /// Once, a grant that arrived after the majority had ended continued the hold. Another client
-    /// could have held the lock in between, if the process had been paused.
+    /// Former bug: a grant that arrived after the majority had ended continued the hold. If the
+    /// process had been paused, another client could have held the lock in between.
     #[tokio::test(start_paused = true)]
     async fn late_grant_does_not_continue_an_ended_hold() {
         let lock =
