@@ -67,9 +67,9 @@ impl QuorumClient {
     /// # Errors
     ///
     /// [`Error::Url`] if a URL is invalid or occurs twice. [`Error::Connect`] if no majority can be
-    /// reached. It names each server that failed, and the reason. Its field `permanent` is set if,
-    /// for example, the passwords or certificates of so many servers are wrong that the others are
-    /// no majority. [`Error::NoRuntime`] outside of a tokio runtime.
+    /// reached. It names each server that failed, and the reason. Its field `permanent` is set if
+    /// permanent errors, such as wrong passwords, leave no majority. [`Error::NoRuntime`] outside of
+    /// a tokio runtime.
     ///
     /// # Cancel safety
     ///

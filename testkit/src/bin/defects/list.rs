@@ -189,6 +189,30 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Simulation("run_quorum"),
+        Defect {
+            says: "the release of a quorum hold that was lost counts as a success",
+            edits: &[Edit {
+                file: "src/quorum/hold.rs",
+                from: "            _ => not_held(reasons.first().copied().unwrap_or(LostReason::Expired)),\n",
+                to: "            _ => Ok(Release::Released),\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "quorum::vote::tests::paused_client_does_not_trust_a_server_that_lost_its_data",
+        ),
+        Defect {
+            says: "a client that was paused after its votes trusts the new servers of a quorum",
+            edits: &[Edit {
+                file: "src/quorum/vote.rs",
+                from: "start.elapsed() < 2 * VOTE_TIMEOUT",
+                to: "start.elapsed() < 200 * VOTE_TIMEOUT",
+            }],
+        },
+    ),
+    (
         Finder::Unit("quorum::hold::tests::restorer_ends_with_its_hold"),
         Defect {
             says: "the restorer of a quorum hold does not end with the hold",
