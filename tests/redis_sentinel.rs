@@ -594,8 +594,8 @@ async fn client_keeps_the_new_primary_when_a_stale_sentinel_is_alone() {
     fail_over_unseen_by_the_last_sentinel(&redis);
     let guards = [acquired(&one, "one").await, acquired(&other, "other").await];
 
-    // when the clients reach only that sentinel, for longer than replies of the other two sentinels
-    // are valid
+    // when the clients reach only the sentinel that missed the failover, until the last replies of
+    // the other two sentinels are no longer valid
     ["sentinel-0", "sentinel-1"].iter().for_each(|it| redis.links().cut(Links::CLIENTS, it));
     sleep(secs(11)).await;
 

@@ -422,9 +422,9 @@ impl Hold {
         !state.is_released_in_store && (state.over.is_some() || shared)
     }
 
-    /// Waits until the hold is released in the store. If tasks shared the hold, then also waits for
-    /// `SHARING_PAUSE`, in which excluded waiters may acquire. If a reader keeps the hold for
-    /// longer than `SHARING_PAST`, stops waiting.
+    /// Waits until the hold is released in the store. If readers shared the hold, then also waits for
+    /// `SHARING_PAUSE`, in which a writer may acquire. If a reader keeps the hold for longer than
+    /// `SHARING_PAST`, stops waiting.
     pub(super) async fn leaves_a_window(&self) {
         let left =
             timeout(SHARING_PAST, self.notified_of(|state| state.is_released_in_store)).await;

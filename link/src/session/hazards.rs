@@ -21,8 +21,8 @@ const APART: Duration = Duration::from_secs(1);
 /// this time may hang.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// If the last acknowledgement of a replica is at most this old, the primary will soon count the
-/// replica again for `min-replicas-to-write`.
+/// A replica that the primary does not count for `min-replicas-to-write` may only be late. If its
+/// last acknowledgement is at most this old, the primary will soon count the replica again.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// A replica with this many unacknowledged bytes is behind.

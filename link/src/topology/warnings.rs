@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn removed_node_has_no_hazards_and_logs_no_resolution() {
+    fn removed_node_has_no_hazards_and_logs_none_as_resolved() {
         let mut active = ActiveHazards::default();
         replace(&mut active, "one", &[Hazard::UnprotectedPrimary], true);
         active.forget("one");
