@@ -1,7 +1,7 @@
 //! `leasehold show` and `leasehold ls`, with keys as Redisson and Leasehold write them.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::mpsc::{self, TryRecvError},
     thread,
     time::Duration,
 };
@@ -334,11 +334,13 @@ fn server_stays_responsive_while_ls_and_show_read_its_keys() {
     };
     redis.command(&["CONFIG", "SET", "slowlog-log-slower-than", "500"]);
     let mut connection = Connection::open(redis.port());
-    let (start, ends) = (begins(), AtomicBool::new(false));
+    let start = begins();
     let (listed, longest) = thread::scope(|scope| {
-        let pings = scope.spawn(|| {
+        // If `ended` panics, `running` is dropped, so the thread ends, and the test fails.
+        let (running, stopped) = mpsc::channel::<()>();
+        let pings = scope.spawn(move || {
             let mut longest = Duration::ZERO;
-            while !ends.load(Relaxed) {
+            while stopped.try_recv() == Err(TryRecvError::Empty) {
                 let asked = Instant::now();
                 connection.command(&["PING"]);
                 longest = longest.max(asked.elapsed());
@@ -347,7 +349,7 @@ fn server_stays_responsive_while_ls_and_show_read_its_keys() {
             longest
         });
         let listed = leasehold(&redis, &["ls"]).ended();
-        ends.store(true, Relaxed);
+        drop(running);
         (listed, pings.join().unwrap())
     });
     let figures = |what: &str, start: Instant| {
@@ -602,18 +604,20 @@ fn acl_user_of_the_guide_can_show_every_kind_of_object() {
 #[test]
 fn show_succeeds_while_a_lock_is_created_and_deleted() {
     let redis = Redis::start();
-    let ends = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut connection = Connection::open(redis.port());
-            while !ends.load(Relaxed) {
+        // If `ended` panics, `running` is dropped, so the thread ends, and the test fails.
+        let (running, stopped) = mpsc::channel::<()>();
+        let port = redis.port();
+        scope.spawn(move || {
+            let mut connection = Connection::open(port);
+            while stopped.try_recv() == Err(TryRecvError::Empty) {
                 connection.command(&["HSET", "door", OWNER, "1"]);
                 connection.command(&["DEL", "door"]);
             }
         });
         let codes: Vec<_> =
             (0..40).map(|_| leasehold(&redis, &["show", "door"]).ended().code).collect();
-        ends.store(true, Relaxed);
+        drop(running);
         assert!(codes.iter().all(|code| [0, 1].contains(code)), "{codes:?}");
     });
 }

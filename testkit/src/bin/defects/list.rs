@@ -1959,7 +1959,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a barrier opens before all members have arrived",
             edits: &[Edit {
@@ -1981,7 +1981,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a generation of a barrier is not counted",
             edits: &[Edit {
@@ -1992,7 +1992,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a repeated arrival after an opening counts as another arrival",
             edits: &[Edit {
@@ -2003,7 +2003,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "the members of an opening stay in the set",
             edits: &[Edit {
@@ -2036,7 +2036,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a double barrier lets in all waiting members",
             edits: &[
@@ -2072,6 +2072,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/store/redis/kinds/barrier/arrive.lua",
                 from: "redis.pcall('PUBLISH', ARGV[4], '0')\n",
                 to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "two leaders have the same term",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/lock/acquire.lua",
+                from: "redis.pcall('INCRBY', KEYS[3], ARGV[5])",
+                to: "redis.pcall('SET', KEYS[3], ARGV[5]) and tonumber(ARGV[5])",
             }],
         },
     ),
@@ -2639,7 +2650,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a fair lock is granted to a later waiter",
             edits: &[Edit {
