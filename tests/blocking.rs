@@ -691,7 +691,7 @@ mod inside_async {
         is_refused(guard.lost_within(LONG));
         is_refused(client.shutdown(LONG));
 
-        // methods that read only local state work
+        // methods still work if they read only local state
         assert!(guard.is_held());
         assert_eq!((guard.count(), client.stats().held), (1, 1));
 
