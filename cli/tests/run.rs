@@ -700,7 +700,7 @@ fn hold_at_least_option_keeps_the_lock_of_a_killed_leasehold() {
 }
 
 #[test]
-fn once_per_option_runs_one_of_ten_commands_in_each_period() {
+fn option_once_per_runs_one_of_ten_commands_in_each_period() {
     let redis = Redis::start();
     let text = "echo started; exit 3";
     let once = &["--once-per", "3s"];

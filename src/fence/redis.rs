@@ -300,7 +300,7 @@ pub enum InvalidScript {
     /// script, and here the text is the body of a function. Remove the line.
     #[error("a script behind a fence must not begin with `#!`; remove that line")]
     Shebang,
-    /// The list of keys is empty, but the name of the fence contains the first key.
+    /// The list of keys is empty. The name of the key with the newest token needs the first key.
     #[error(
         "a script behind a fence needs a key: the newest token is stored next to the first \
          key; pass a key"

@@ -60,8 +60,8 @@ pub(super) type Majority = (Vec<Vote>, FuturesUnordered<PendingVote>);
 pub(super) struct VoteFailure {
     /// The first server at which another owner holds the lock.
     pub(super) busy_at: Option<usize>,
-    /// Whether a server granted the lock. Then several callers may have divided the servers between
-    /// them.
+    /// Whether at least one server granted the lock. If so, several callers may have divided the
+    /// servers between them.
     pub(super) divided: bool,
     /// The error for the caller, if too few servers can vote. The error is permanent if so many
     /// servers will reject each retry that the others are no majority.

@@ -247,8 +247,8 @@ impl Contender {
     }
 
     /// Holds the object, and checks repeatedly whether the hold has ended. If a check fails, the
-    /// recorded end of the hold is the time before the last successful check. The process may have
-    /// been suspended after that check.
+    /// hold is recorded as ended when the last successful check began, because the process may have
+    /// been suspended right after that check.
     async fn stay(&self, attempt: &Attempt, guard: Guard, entered: Nanos) {
         let hold = attempt.hold;
         let until = entered + nanos(attempt.stay);
