@@ -282,7 +282,7 @@ async fn acl_users_for_braced_names_are_denied_nothing() {
     follow(&redis, &command_of_the_guide("tenant-7"));
     let mut app = command_of_the_guide("leasehold");
     app[2] = "app";
-    app.extend(patterns_of_the_guide("For names with the prefix `app:` and with braces"));
+    app.extend(patterns_of_the_guide("If some names with the prefix `app:` also have braces"));
     follow(&redis, &app);
     for (user, name) in [("tenant-7", "{tenant-7}:door"), ("app", "app:{7}:door")] {
         let [one, other] = [as_user(&redis, user).await, as_user(&redis, user).await];
