@@ -65,7 +65,8 @@ fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
 
 /// Returns the further permissions that names with braces need.
 fn patterns_of_the_guide() -> Vec<&'static str> {
-    let (_, from) = GUIDE.split_once("If some names with the prefix `app:` also have braces").unwrap();
+    let (_, from) =
+        GUIDE.split_once("If some names with the prefix `app:` also have braces").unwrap();
     let (paragraph, _) = from.split_once("\n\n").unwrap();
     paragraph.split('\'').skip(1).step_by(2).collect()
 }
