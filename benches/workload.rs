@@ -70,8 +70,8 @@ async fn hand_overs() {
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    let handed_over = client.stats().handed_over as usize;
-    assert!(handed_over > TIMES * 9 / 10, "only {handed_over} grants were handed over");
+    let handed_off = client.stats().handed_off as usize;
+    assert!(handed_off > TIMES * 9 / 10, "only {handed_off} grants were handed off");
 }
 
 /// Holds many locks at the same time.

@@ -25,10 +25,10 @@ use leasehold::{Client, Error, LockContext};
 use tokio::{net::TcpListener, time::sleep};
 
 /// How long a request waits for its lock. The HTTP client would not wait longer.
-const PATIENCE: Duration = Duration::from_millis(500);
+const WAIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long running requests and releases may take during the shutdown.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,7 +52,7 @@ pub(crate) async fn serve(
     // First the requests finish and release their locks. After that, the shutdown releases the
     // remaining locks.
     axum::serve(listener, app(client.clone())).with_graceful_shutdown(stop).await?;
-    let shutdown = client.shutdown(FAREWELL).await;
+    let shutdown = client.shutdown(SHUTDOWN_TIMEOUT).await;
     println!("{} locks were still held, {} end by themselves", shutdown.revoked, shutdown.pending);
     Ok(())
 }
@@ -70,7 +70,7 @@ async fn work_on(
     Path(order): Path<String>,
 ) -> Result<String, Failed> {
     let lock = client.lock(format!("orders:{order}"))?;
-    Ok(lock.run_within(PATIENCE, async |held| bill(&held, &order).await).await??)
+    Ok(lock.run_within(WAIT_TIMEOUT, async |held| bill(&held, &order).await).await??)
 }
 
 /// The work, which must not run twice at the same time for one order.
@@ -111,11 +111,11 @@ impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         let Self(error) = self;
         let (status, words) = match &error {
-            error if error.is_busy() => (StatusCode::CONFLICT, "somebody else is at it\n"),
+            error if error.is_busy() => (StatusCode::CONFLICT, "another request works on it\n"),
             error if error.is_transient() => (StatusCode::SERVICE_UNAVAILABLE, "try again\n"),
             Error::ShutDown => (StatusCode::SERVICE_UNAVAILABLE, "try again\n"),
             Error::Name(_) => (StatusCode::BAD_REQUEST, "there is no such order\n"),
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, "this did not work\n"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "the work failed\n"),
         };
         eprintln!("{status}: {error}"); // the log gets the error, and the caller only a status
         (status, words).into_response()

@@ -38,7 +38,7 @@ async fn work(url: &str, name: &str, ttl: Duration) -> Result<(), Box<dyn std::e
             Ok(()) => {}
             Err(Error::Lost { reason, .. }) => println!("claim lost: {reason}"),
             // the element was set aside, and a warning was logged
-            Err(Error::Codec { .. } | Error::ValueTooLong { .. }) => {}
+            Err(Error::ValueTooLong { .. }) => {}
             // the store may be unreachable, and the job may be done twice
             Err(error) if error.is_transient() => {
                 println!("{error}");

@@ -14,9 +14,9 @@ use crate::{
 pub(crate) const MAY_HAVE_HAPPENED: &str =
     "; the request may have been executed, so check the data before repeating a change";
 
-/// The last words of the reason of [`Error::Unavailable`], if an earlier request got no reply and
-/// the store is unreachable now.
-pub(crate) const EARLIER_MAY_HAVE_HAPPENED: &str = "; an earlier attempt of the request may have been executed, so check the data before \
+/// The last words of the reason of [`Error::Unavailable`], if an earlier request may have got no
+/// reply, and the store is unreachable now.
+pub(crate) const EARLIER_MAY_HAVE_HAPPENED: &str = "; if an earlier attempt was sent, it may have been executed, so check the data before \
      repeating a change";
 
 /// The result of an operation on a lock.
@@ -444,7 +444,7 @@ pub enum Error {
 /// Returns the end of a timeout message: the cause, if it is known, and the remedy.
 fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     let cause = match holder {
-        None if unset => return ": the number of permits was never set; call set_if_absent".into(),
+        None if unset => return ": the number of permits is not set; call set_if_absent".into(),
         None => String::new(),
         Some(Holder { owner, count: 0, .. }) => {
             format!(": the waiting writer {owner} is first in the queue")
@@ -482,6 +482,7 @@ fn words(code: &str, message: &str, command: Option<&str>) -> String {
 fn not_ready_remedy(code: &str) -> &'static str {
     match code {
         "READONLY" => "retry, or connect to the primary",
+        "OOM" => "free memory, or raise maxmemory",
         _ => "retry later",
     }
 }
@@ -536,9 +537,9 @@ impl Error {
     /// the number of retries.
     ///
     /// **If a change returned [`Unavailable`](Self::Unavailable), it may have happened.** A second
-    /// call may change the data a second time. This applies to
+    /// call may change the data a second time, for example a second
     /// [`Latch::count_down`](crate::Latch::count_down), [`Semaphore::add`](crate::Semaphore::add),
-    /// [`ExpirableSemaphore::add`](crate::ExpirableSemaphore::add), and
+    /// [`Queue::push`](crate::Queue::push), [`Set::pop`](crate::Set::pop) or
     /// [`LockGuard::eval`](crate::LockGuard::eval). Call such a method again only if a second
     /// change does no harm.
     ///

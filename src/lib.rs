@@ -32,6 +32,8 @@
 //! - [`ExpirableSemaphore`]: a number of permits with leases;
 //! - [`Semaphore`]: a number of permits without leases;
 //! - [`Latch`]: a counter, at which tasks wait until its count reaches zero;
+//! - [`Barrier`] and [`DoubleBarrier`]: tasks wait until a number of members is there;
+//! - [`Election`]: one leader among many candidates;
 //! - [`Queue`]: elements in order, and one worker claims each element; if this worker dies, another
 //!   worker claims the element;
 //! - [`RateLimiter`]: a number of permits for each interval; [`Throttle`]: permits at an even pace;

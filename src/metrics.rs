@@ -72,7 +72,7 @@ metrics! {
     LOSSES = describe_counter("leasehold.losses", Count);
     /// Holds that began without a request: by a hand-off within the process, or because a reader
     /// joined the hold of another reader of the client.
-    HANDOVERS = describe_counter("leasehold.handovers", Count);
+    HANDOFFS = describe_counter("leasehold.handoffs", Count);
     /// Renewals of leases, by `outcome`: `ok`, or `failed` (the client retries the renewal).
     RENEWALS = describe_counter("leasehold.renewals", Count);
     /// The delay of the last renewal behind its schedule, or 0 after two minutes without a renewal.
@@ -256,8 +256,8 @@ pub(crate) fn hold_ended(
 }
 
 /// Records a hold that began without a request.
-pub(crate) fn handed_over(claim: &Claim) {
-    counter!(HANDOVERS, labels_of(claim)).increment(1);
+pub(crate) fn handed_off(claim: &Claim) {
+    counter!(HANDOFFS, labels_of(claim)).increment(1);
 }
 
 /// Records how many renewals succeeded and failed.

@@ -31,7 +31,7 @@ pub(crate) fn hold_began(_: &Claim) {}
 
 pub(crate) fn hold_ended(_: &Claim, _: Ended, _: &'static str, _: impl FnOnce() -> Duration) {}
 
-pub(crate) fn handed_over(_: &Claim) {}
+pub(crate) fn handed_off(_: &Claim) {}
 
 pub(crate) fn renewed(_: usize, _: usize) {}
 

@@ -122,6 +122,42 @@ fn future_that_owns_a_lock_may_be_spawned() {
     may_be_spawned(&async move { client.shutdown(std::time::Duration::ZERO).await });
 }
 
+/// Former bug: the futures of streams, and of `members`, were not `Send`.
+#[test]
+fn futures_of_collections_may_be_spawned() {
+    let (client, second) = (Client::in_memory(), std::time::Duration::from_secs(1));
+    let map = client.map::<String, u64>("orders").unwrap();
+    may_be_spawned(&async move {
+        let (key, mut stream) = ("42".to_owned(), map.stream());
+        while let Some((key, value)) = stream.next().await? {
+            map.compare_and_set(&key, &value, &7).await?;
+        }
+        map.insert_many(&[(key.clone(), 1)]).await?;
+        map.get_many(&[key]).await?;
+        map.get_or_insert_with("42", second, async || Ok::<_, Error>(42)).await?;
+        map.add("42", 1).await
+    });
+    let set = client.set::<String>("seen").unwrap();
+    may_be_spawned(&async move {
+        let mut stream = set.stream();
+        while let Some(element) = stream.next().await? {
+            set.remove(&element).await?;
+        }
+        set.pop().await?;
+        set.members().await
+    });
+    let queue = client.queue::<String>("jobs").unwrap();
+    may_be_spawned(&async move {
+        queue.push_all(["a".to_owned()]).await?;
+        drop(queue.pop().await?);
+        let claim = queue.claim_within(second).await?;
+        tokio::select! {
+            _ = claim.lost() => claim.give_back().await,
+            () = async {} => claim.done().await,
+        }
+    });
+}
+
 #[test]
 fn run_accepts_work_that_is_not_send() {
     let lock = Client::in_memory().lock("door").unwrap();

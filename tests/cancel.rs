@@ -467,7 +467,7 @@ mod woken_and_cancelled {
 }
 
 /// A task that has received a hand-off grant is dropped before it runs.
-mod handed_over_and_cancelled {
+mod handed_off_and_cancelled {
     use super::*;
 
     type Waiting<'a> = Pin<Box<dyn Future<Output = Result<LockGuard, Error>> + Send + 'a>>;
@@ -478,7 +478,7 @@ mod handed_over_and_cancelled {
         assert!(poll!(&mut waiter).is_pending());
         sleep(millis(1)).await;
         assert_eq!(guard.release().await.unwrap(), Release::Released);
-        assert_eq!(world.one.stats().handed_over, 1);
+        assert_eq!(world.one.stats().handed_off, 1);
         waiter
     }
 

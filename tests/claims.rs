@@ -174,6 +174,9 @@ async fn pop_removes_elements_in_order() {
     let images = Client::in_memory().queue::<Vec<u8>>("images").unwrap().codec(Bytes);
     assert_eq!(images.push_all([vec![0xff, 0], vec![]]).await.unwrap(), 2);
     assert_eq!(images.push_all([] as [Vec<u8>; 0]).await.unwrap(), 2);
+    let error = images.push_all(vec![vec![]; 10_001]).await.unwrap_err();
+    assert!(matches!(error, Error::TooMany { most: 10_000, .. }), "{error}");
+    assert_eq!(images.len().await.unwrap(), 2);
     assert_eq!(images.pop().await.unwrap(), Some(vec![0xff, 0]));
     assert_eq!(images.pop().await.unwrap(), Some(vec![]));
     assert_eq!(images.pop().await.unwrap(), None);

@@ -586,7 +586,7 @@ async fn client_waits_for_an_unreachable_store_by_default() {
 
 /// Former bug: the error did not name this cause. Clients of Redis only logged the cause.
 #[tokio::test(start_paused = true)]
-async fn timeout_error_says_that_the_permits_were_never_set() {
+async fn timeout_error_says_that_the_permits_are_not_set() {
     let client = Client::in_memory();
     let (permits, semaphore) =
         (client.expirable_semaphore("p").unwrap(), client.semaphore("s").unwrap());
@@ -596,7 +596,7 @@ async fn timeout_error_says_that_the_permits_were_never_set() {
     ];
     for error in cases {
         assert!(matches!(error, Error::TimedOut { unset: true, .. }), "{error:?}");
-        assert!(error.to_string().ends_with("was never set; call set_if_absent"), "{error}");
+        assert!(error.to_string().ends_with("is not set; call set_if_absent"), "{error}");
     }
     permits.set_if_absent(1).await.unwrap();
     let _guard = permits.acquire().await.unwrap();

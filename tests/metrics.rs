@@ -91,7 +91,7 @@ fn recorder_receives_waits_holds_and_losses() {
             assert_eq!(value(&page, "leasehold_release_unanswered_total", &kind), 1.0);
         }
     }
-    assert_eq!(value(&page, "leasehold_handovers_total", &[("leasehold_kind", "lock")]), 1.0);
+    assert_eq!(value(&page, "leasehold_handoffs_total", &[("leasehold_kind", "lock")]), 1.0);
     assert!(value(&page, "leasehold_renewals_total", &[("outcome", "ok")]) >= 1.0);
     for outcome in ["allowed", "limited"] {
         let decided = [("outcome", outcome)];

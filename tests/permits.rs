@@ -217,7 +217,7 @@ async fn permit_is_handed_off_without_a_request() {
     release_guard(both).await;
     let guard = waiting.await.unwrap().unwrap();
     assert_eq!((guard.owner().as_str(), guard.is_held()), (t.question(2).as_str(), true));
-    assert_eq!(t.clients[0].stats().handed_over, 1);
+    assert_eq!(t.clients[0].stats().handed_off, 1);
     t.store.resume();
     release_guard(guard).await;
     assert_eq!(t.other.available().await.unwrap(), 2);
@@ -233,7 +233,7 @@ async fn permit_returns_to_redis_when_local_handoff_time_ends() {
     let guard = waiting.await.unwrap().unwrap();
     assert_eq!(guard.owner().as_str(), t.question(3));
     release_guard(guard).await;
-    assert_eq!(t.clients[0].stats().handed_over, 0);
+    assert_eq!(t.clients[0].stats().handed_off, 0);
 }
 
 /// A caller that has read the ids of its permits may pass them on, such as to `release_id`. Without
@@ -253,7 +253,7 @@ async fn released_permit_is_not_handed_off_after_its_id_was_read() {
         let guard = waiting.await.unwrap().unwrap();
         assert!(!t.other.release_id(ids[0]).await.unwrap());
         assert_eq!(t.other.lease_of(ids[0]).await.unwrap(), None);
-        assert_eq!(t.clients[0].stats().handed_over, 0);
+        assert_eq!(t.clients[0].stats().handed_off, 0);
         assert_ne!(guard.owner(), &owner);
         release_guard(guard).await;
     }
@@ -279,7 +279,7 @@ async fn permits_are_not_handed_off_if_lease_or_count_differs() {
         assert_eq!(guard.owner().as_str(), t.question(number));
         release_guard(guard).await;
     }
-    assert_eq!(t.clients[0].stats().handed_over, 0);
+    assert_eq!(t.clients[0].stats().handed_off, 0);
     assert_eq!(t.other.available().await.unwrap(), 2);
 }
 
@@ -291,7 +291,7 @@ async fn loss_of_a_handed_off_permit_reaches_its_holder() {
     sleep(ms(3)).await;
     release_guard(guard).await;
     let guard = waiting.await.unwrap().unwrap();
-    assert_eq!(t.clients[0].stats().handed_over, 1);
+    assert_eq!(t.clients[0].stats().handed_off, 1);
     sleep(secs(60)).await;
     assert!(guard.is_held(), "the client renews the permit");
     assert!(t.other.release_id(guard.ids()[0]).await.unwrap());
@@ -311,7 +311,7 @@ async fn permit_granted_to_an_unpolled_waiter_is_soon_free_again() {
             sleep(ms(1)).await;
         }
         release_guard(guard).await;
-        assert_eq!(t.clients[0].stats().handed_over, 1);
+        assert_eq!(t.clients[0].stats().handed_off, 1);
         if dropped {
             drop(waits);
             sleep(ms(1)).await;

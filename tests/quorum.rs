@@ -82,8 +82,8 @@ async fn quorum_lock_without_a_majority_returns_an_error() {
     let setup = Setup::known(5).await;
     setup.stop(0..3);
     let waited = setup.lock().acquire_within(secs(5)).await.unwrap_err();
-    // `one` and `other` may each get a grant of one working server. A server that is busy for this
-    // reason must not change the error.
+    // `one` and `other` may each get the grant of one of the two working servers. Then the other
+    // server is busy for both of them, and the error must still be `Unavailable`.
     let (one, other) = (setup.lock(), setup.lock());
     let mut errors = vec![waited, setup.lock().acquire_within(ms(200)).await.unwrap_err()];
     for _ in 0..5 {

@@ -33,6 +33,23 @@ fn java_pushes(redis: &Redis, elements: &[&str]) {
     redis.command(&[&["RPUSH", "jobs"], elements].concat());
 }
 
+/// Former bug: one claim put back all expired claims, and blocked the server for seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_puts_back_at_most_a_thousand_expired_claims() {
+    let redis = Redis::start();
+    for number in 0..2_500 {
+        let (owner, taken) = (format!("dead:{number}"), format!("{number:016}:{number}"));
+        redis.command(&["HSET", CLAIMS, &owner, &taken]);
+        redis.command(&["ZADD", CLAIMANTS, &number.to_string(), &owner]);
+    }
+    let jobs = queue(&redis).await;
+    for (first, waiting) in [("0", 999), ("1000", 1_998), ("2000", 2_497)] {
+        let claim = jobs.try_claim().await.unwrap().unwrap();
+        assert_eq!((claim.value().as_str(), jobs.len().await.unwrap()), (first, waiting));
+        claim.done().await.unwrap().into_result().unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn elements_match_redisson_and_claims_have_their_own_keys() {
     let redis = Redis::start();

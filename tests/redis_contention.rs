@@ -429,7 +429,7 @@ async fn behind_paused(paused: usize, waited: Duration) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_process_at_the_queue_head_delays_others_one_second() {
+async fn stopped_process_at_the_queue_head_delays_others_two_seconds() {
     for waited in [ms(0), ms(800), secs(4)] {
         let took = behind_paused(1, waited).await;
         // The waiter was notified, because its own timer takes longer.

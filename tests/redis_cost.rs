@@ -336,7 +336,7 @@ async fn thousand_local_waiters_cost_few_commands() {
     let calls = t.redis.calls().since(&before);
     assert!(calls.of("evalsha") <= CROWD as u64 / 5, "{calls}");
     assert_eq!(of(&calls, &["subscribe"]), [0], "{calls}");
-    assert!(t.client.stats().handed_over >= CROWD as u64 * 4 / 5, "{:?}", t.client.stats());
+    assert!(t.client.stats().handed_off >= CROWD as u64 * 4 / 5, "{:?}", t.client.stats());
 
     // and no hold and no waiter is left
     let stats = t.client.stats();
@@ -493,6 +493,6 @@ async fn hand_off_sends_no_command() {
 
     // then only the last task sends a release to the store
     assert_eq!(sent, ["EVALSHA"]);
-    assert_eq!(t.client.stats().handed_over, 100);
+    assert_eq!(t.client.stats().handed_off, 100);
     assert!(keys(&t.redis).is_empty());
 }

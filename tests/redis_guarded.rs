@@ -265,7 +265,7 @@ async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
     release_guard(guard).await;
     let next = entered(waiting).await;
     assert_ne!(next.owner(), &owner);
-    assert_eq!(client.stats().handed_over, 0);
+    assert_eq!(client.stats().handed_off, 0);
     release_guard(next).await;
 }
 
@@ -295,7 +295,7 @@ async fn cancelled_write_runs_before_the_next_grant_or_never() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guarded_write_that_arrives_after_its_hold_changes_nothing() {
+async fn guarded_write_that_arrives_after_the_loss_changes_nothing() {
     // given a write whose call has failed, and whose request has not arrived yet
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -329,7 +329,7 @@ async fn wrong_type_or_full_memory_prevents_all_guarded_writes() {
     let error = guard.write(both(Write::hset("list", "a", "1"))).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "request for `door` rejected: WRONGTYPE `list` is a list and no hash (command HSET)"
+        "request for `door` rejected: WRONGTYPE `list` is a list, not a hash (command HSET)"
     );
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let error = guard.write(both(Write::set("more", "2"))).await.unwrap_err();

@@ -149,6 +149,21 @@ async fn acl_user_for_maps_has_exactly_the_needed_permissions() {
     permissions_are_exact(&redis, &before, &words);
 }
 
+/// If the change came first, Java's local caches would keep old values.
+#[tokio::test(flavor = "multi_thread")]
+async fn change_without_permission_to_notify_caches_does_not_happen() {
+    let redis = Redis::start();
+    let url = redis.user("silent", &["~*", "+@all", "resetchannels"]);
+    let client = Client::connect(&url).await.unwrap();
+    let orders = client.map::<String, u32>("orders").unwrap();
+    orders.insert(KEY, &7).await.unwrap();
+    let notifying = orders.clone().notify_local_caches(true);
+    let error = notifying.insert(KEY, &8).await.unwrap_err();
+    assert!(matches!(error, Error::Forbidden { .. }), "{error}");
+    assert!(notifying.remove(KEY).await.is_err());
+    assert_eq!(orders.get(KEY).await.unwrap(), Some(7));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn acl_users_for_maps_can_lock_map_keys() {
     let redis = Redis::start();

@@ -9,9 +9,12 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use crate::common::{SOON, client, cluster, keys, ms, secs, within};
+use crate::{
+    common::{SOON, client, cluster, keys, ms, secs, within},
+    redis_sentinel::until_replicated,
+};
 use leasehold::{Client, Error, LostReason, MultiLock, Release};
-use testkit::{Cluster, Connection, Redis};
+use testkit::{Cluster, Connection, Redis, Sentinels};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -153,6 +156,24 @@ async fn multi_lock_spans_the_nodes_of_a_cluster() {
     guard.release().await.into_result().unwrap();
     let guard = within(SOON, "the waiter acquires the multi-lock", waiter).await.unwrap().unwrap();
     guard.release().await.into_result().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_hold_survives_a_failover_of_sentinels() {
+    let site = Sentinels::start();
+    let one = Client::builder().ttl(secs(3)).connect(&site.url()).await.unwrap();
+    let other = Client::connect(&site.url()).await.unwrap();
+    let guard = one.multi_lock(NAMES).unwrap().acquire().await.unwrap();
+    until_replicated(&site);
+    site.fail_over();
+    // Without a renewal at the new primary, the hold would end.
+    sleep(secs(4)).await;
+    assert!(guard.is_held());
+    let next = other.multi_lock(NAMES.iter().rev()).unwrap();
+    assert!(next.try_acquire().await.unwrap().is_none());
+    guard.release().await.into_result().unwrap();
+    let next = within(SOON, "the other client acquires", next.acquire()).await.unwrap();
+    next.release().await.into_result().unwrap();
 }
 
 // The cost of a multi-lock.

@@ -199,7 +199,7 @@ async fn concurrent_replicated_locks_share_wait_commands() {
 // test has one thread, and does not await between the hand-off and the poll that takes the grant.
 // So the background task cannot run in between.
 #[tokio::test]
-async fn acknowledgements_of_a_handed_over_grant_are_counted_once() {
+async fn acknowledgements_of_a_handed_off_grant_are_counted_once() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -208,13 +208,13 @@ async fn acknowledgements_of_a_handed_over_grant_are_counted_once() {
     let first = lock.clone().replicated(ONE).acquire().await.unwrap();
     let next = left_to_the_next(first, lock.clone().replicated(ONE)).await;
     release_guard(next).await;
-    assert_eq!((client.stats().handed_over, questions(&monitor)), (1, 1));
+    assert_eq!((client.stats().handed_off, questions(&monitor)), (1, 1));
 
     // If the first hold required no replicas, the next task waits for their acknowledgement.
     let first = lock.acquire().await.unwrap();
     let next = left_to_the_next(first, lock.replicated(ONE)).await;
     release_guard(next).await;
-    assert_eq!((client.stats().handed_over, questions(&monitor)), (2, 2));
+    assert_eq!((client.stats().handed_off, questions(&monitor)), (2, 2));
 }
 
 /// Lets a task wait for `lock` behind `first`, releases `first`, and returns the guard of the task.
@@ -242,7 +242,7 @@ async fn tokens_of_local_hand_offs_are_acknowledged_together() {
     let token = one.token();
     one.release().await.unwrap().into_result().unwrap();
     let other = within(SOON, "the second task receives the hand-off grant", other).await.unwrap();
-    assert_eq!((client.stats().handed_over, questions(&monitor)), (1, 1));
+    assert_eq!((client.stats().handed_off, questions(&monitor)), (1, 1));
     assert_eq!(other.token(), token + 1);
     replica.resume();
     let counter = replica.command(&["GET", "redisson_lock_token:{door}"]);

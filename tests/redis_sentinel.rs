@@ -46,7 +46,7 @@ fn until_left(redis: &Redis) {
 }
 
 /// Waits until all running replicas have the data of the primary.
-fn until_replicated(redis: &Sentinels) {
+pub(crate) fn until_replicated(redis: &Sentinels) {
     let (master, number) = (redis.master(), redis.master_number());
     let others = redis.servers().iter().enumerate().filter(|(it, _)| *it != number);
     others.for_each(|(_, replica)| replica.catch_up_with(master));

@@ -474,7 +474,7 @@ fn held_by(redis: &Redis) -> (String, i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forged_queue_entry_blocks_less_than_a_second() {
+async fn forged_queue_entry_blocks_less_than_two_seconds() {
     let redis = Redis::start();
     tenant(&redis, "app");
     let clients = [as_user(&redis, "app").await, as_user(&redis, "app").await];

@@ -162,7 +162,7 @@ async fn client_certificate_of_another_authority_is_refused() {
 
 /// Former bug: the error was `CaUsedAsEndEntity`, without a remedy.
 #[tokio::test(flavor = "multi_thread")]
-async fn server_that_uses_its_authority_certificate_is_refused() {
+async fn server_certificate_must_not_be_that_of_the_authority() {
     let redis = Redis::options().tls_with_self_signed_certificate().start();
     let reason = lasting_refusal(trusting(&redis), &redis.tls_url()).await;
     says(&reason, "causedasendentity");

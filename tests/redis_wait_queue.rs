@@ -328,7 +328,7 @@ async fn dropped_client_is_skipped_in_the_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_waiter_blocks_others_for_one_second_at_most() {
+async fn stopped_waiter_blocks_others_for_three_seconds_at_most() {
     // given a queued process that is paused
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;

@@ -445,7 +445,7 @@ mod stats {
 
         let stats = client.stats();
         adds_up(&stats);
-        assert_eq!((stats.held, stats.releases_unanswered, stats.handed_over), (0, 1, 1));
+        assert_eq!((stats.held, stats.releases_unanswered, stats.handed_off), (0, 1, 1));
         assert_eq!((stats.lost_max_hold, stats.lost_expired, stats.lost_shut_down), (1, 1, 1));
     }
 

@@ -67,7 +67,7 @@ async fn permits_are_handed_off_without_a_request() {
     t.store.stall();
     back(both).await;
     let guard = entered(AT_ONCE, waiter).await;
-    assert_eq!(t.clients[0].stats().handed_over, 1);
+    assert_eq!(t.clients[0].stats().handed_off, 1);
     t.store.resume();
     back(guard).await;
     assert_eq!(t.other.available().await.unwrap(), 2);
@@ -81,7 +81,7 @@ async fn semaphore_permits_are_not_handed_off_after_ten_milliseconds() {
     sleep(millis(10)).await;
     back(guard).await;
     back(entered(AT_ONCE, waiter).await).await;
-    assert_eq!(t.clients[0].stats().handed_over, 0);
+    assert_eq!(t.clients[0].stats().handed_off, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +91,7 @@ async fn permits_are_handed_off_only_to_a_request_for_the_same_number() {
     let waiter = waiting(&t.one, 1).await;
     back(both).await;
     let guard = entered(AT_ONCE, waiter).await;
-    assert_eq!((t.clients[0].stats().handed_over, t.one.available().await.unwrap()), (0, 1));
+    assert_eq!((t.clients[0].stats().handed_off, t.one.available().await.unwrap()), (0, 1));
     back(guard).await;
 }
 

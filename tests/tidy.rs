@@ -910,7 +910,8 @@ fn scanned(text: &str) -> (String, Vec<(usize, usize)>) {
 /// The texts of the errors that a script returns. `{}` stands for a value between two literals.
 fn script_texts(path: &str, text: &str) -> Vec<Shown> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with("--"));
-    let has_error = |line: &str| line.contains("error_reply(") || line.contains("'ERR ");
+    let starts = ["error_reply(", "'ERR ", "'WRONGTYPE "];
+    let has_error = |line: &str| starts.iter().any(|start| line.contains(start));
     let lines = lines.filter(|(_, line)| has_error(line));
     let shown = lines.map(|(number, line)| {
         let parts: Vec<_> = line.split('\'').collect();

@@ -165,7 +165,7 @@ fn client_that_queues_as_documented_gets_the_lock() {
 }
 
 #[test]
-fn silent_notified_client_blocks_others_less_than_a_second() {
+fn silent_notified_client_blocks_others_less_than_two_seconds() {
     // given a queued client that never sends a request, and a Leasehold client behind it
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);

@@ -105,7 +105,9 @@ impl TaggedJson {
             (Value::Number(number), class)
                 if exceeds_long(&number) && class.as_deref().is_none_or(|it| it == LONG) =>
             {
-                return Err(needs_class());
+                return Err(CodecError::new(
+                    "the number is above 9223372036854775807, the maximum of a Java Long",
+                ));
             }
             (value, Some(class)) => Value::Array(vec![class.as_str().into(), value]),
             (Value::Number(number), None) if !is_integer(&number) => {
@@ -184,15 +186,14 @@ fn exceeds_long(number: &serde_json::Number) -> bool {
 
 fn needs_class() -> CodecError {
     CodecError::new(
-        "JsonJacksonCodec needs a class name in each nested object and list, and has no Long above \
-         9223372036854775807",
+        "JsonJacksonCodec needs a class name in each object and list, but it is missing",
     )
 }
 
 /// Rejects an object that contains objects or lists.
 fn flat(fields: Map<String, Value>) -> Result<Map<String, Value>, CodecError> {
     match fields.values().any(|value| value.is_object() || value.is_array()) {
-        true => Err(needs_class()),
+        true => Err(CodecError::new("TaggedJson supports no objects or lists within an object")),
         false => Ok(fields),
     }
 }
@@ -354,16 +355,16 @@ mod tests {
     fn tagged_json_refuses_values_that_java_cannot_read() {
         let order = TaggedJson::new("com.ex.Foo");
         let cannot = |codec: &TaggedJson, value: Value| codec.encode(&value).unwrap_err();
-        for (codec, value) in [
-            (&order, json!({"a": {"b": 1}})),
-            (&order, json!({"a": []})),
-            (&TaggedJson::plain(), json!({"a": 1})),
-            (&TaggedJson::plain(), json!([])),
-            (&TaggedJson::plain(), json!(u64::MAX)),
-            (&TaggedJson::new(LONG), json!(u64::MAX)),
+        for (codec, value, text) in [
+            (&order, json!({"a": {"b": 1}}), "within an object"),
+            (&order, json!({"a": []}), "within an object"),
+            (&TaggedJson::plain(), json!({"a": 1}), "needs a class name"),
+            (&TaggedJson::plain(), json!([]), "needs a class name"),
+            (&TaggedJson::plain(), json!(u64::MAX), "maximum of a Java Long"),
+            (&TaggedJson::new(LONG), json!(u64::MAX), "maximum of a Java Long"),
         ] {
             let error = cannot(codec, value);
-            assert!(error.to_string().contains("needs a class name"), "{error}");
+            assert!(error.to_string().contains(text), "{error}");
         }
         let other = br#"{"@class":"com.ex.Bar","a":1}"#;
         let error = Codec::<Value>::decode(&order, other).unwrap_err();

@@ -3,7 +3,9 @@
 /// Returns the remedy for an error of `codec`, which cannot read `bytes`.
 pub(crate) fn remedy(codec: &str, bytes: &[u8]) -> String {
     match writer(bytes) {
-        Some(Writer::Codec(writer)) if codec.starts_with(writer) => {
+        Some(Writer::Codec(writer))
+            if codec.starts_with(writer) || codec.contains("Json") && is_scalar(bytes) =>
+        {
             "decode the value as the type that was written".to_owned()
         }
         Some(Writer::Codec(writer)) => format!("the bytes look like {writer}, so use that codec"),
@@ -52,6 +54,12 @@ fn is_varint(bytes: &[u8]) -> bool {
     bytes.len() <= 10 && *last < 0x80 && before.iter().all(|byte| *byte >= 0x80)
 }
 
+/// Returns whether the bytes are a number or a boolean, which each text codec may have written.
+fn is_scalar(bytes: &[u8]) -> bool {
+    let number = str::from_utf8(bytes).ok().and_then(|text| text.parse::<f64>().ok());
+    number.is_some() || matches!(bytes, b"true" | b"false")
+}
+
 fn text(text: &str) -> Option<&'static str> {
     let ends = |open, close| text.starts_with(open) && text.ends_with(close);
     match text {
@@ -98,7 +106,11 @@ mod tests {
     #[test]
     fn remedy_names_the_codec_of_the_writer() {
         assert!(remedy("Text", b"\"test1\"").contains("look like Json"));
-        assert_eq!(remedy("Text", b"300"), "decode the value as the type that was written");
+        for (codec, bytes) in [("Text", "300"), ("Json", "300"), ("TaggedJson", "true")] {
+            let remedy = remedy(codec, bytes.as_bytes());
+            assert_eq!(remedy, "decode the value as the type that was written", "{codec}");
+        }
+        assert!(remedy("Json", b"test1").contains("look like Text"));
         assert_eq!(remedy("Text", &[0xff]), "use the codec that wrote the value");
     }
 }

@@ -26,8 +26,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Current holds. A hold counts until the store confirms its release, or until the client knows
-    /// that it is lost.
+    /// Current holds. A hold counts until its guard is dropped, until its release ends, or until
+    /// the client knows that it is lost.
     pub held: u64,
     /// Callers that wait for a lock now.
     pub waiting: u64,
@@ -38,9 +38,9 @@ pub struct Stats {
     pub released: u64,
     /// Holds that began without a request: by a hand-off within this client, or because a reader
     /// joined a read hold of this client.
-    pub handed_over: u64,
-    /// Releases that were cancelled, rejected, or got no reply. A background task continues each
-    /// such release.
+    pub handed_off: u64,
+    /// Releases that were cancelled, rejected, or got no reply, and releases in doubt. A background
+    /// task continues a release, unless it is in doubt.
     pub releases_unanswered: u64,
     /// Acquisitions whose timeout elapsed while another owner held the object.
     pub timed_out: u64,
@@ -97,7 +97,7 @@ impl Stats {
             lost_not_owned = self.lost_not_owned,
             lost_max_hold = self.lost_max_hold,
             lost_shut_down = self.lost_shut_down,
-            handed_over = self.handed_over,
+            handed_off = self.handed_off,
             renewals = self.renewals,
             renewals_failed = self.renewals_failed,
             releases_unanswered = self.releases_unanswered,

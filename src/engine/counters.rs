@@ -30,7 +30,7 @@ macro_rules! counters {
 }
 
 counters! {
-    waiting, granted, released, handed_over, releases_unanswered, timed_out, lost_expired,
+    waiting, granted, released, handed_off, releases_unanswered, timed_out, lost_expired,
     lost_not_owned, lost_max_hold, lost_shut_down, renewals, renewals_failed, wake_ups,
     releases_abandoned,
 }
@@ -81,9 +81,9 @@ impl Counters {
     }
 
     /// Counts a hold that began by a hand-off, without a request.
-    pub(super) fn handed_over(&self, claim: &Claim) {
-        self.handed_over.add(1);
-        metrics::handed_over(claim);
+    pub(super) fn handed_off(&self, claim: &Claim) {
+        self.handed_off.add(1);
+        metrics::handed_off(claim);
     }
 
     /// Counts an acquisition as waiting until the returned value is dropped.

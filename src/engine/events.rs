@@ -92,7 +92,7 @@ mod tests {
         let (next, released) = tokio::join!(door.acquire(), guard.release());
         released.unwrap().into_result().unwrap();
         let next = next.unwrap();
-        assert_eq!((next.owner(), client.stats().handed_over), (&owner, 1));
+        assert_eq!((next.owner(), client.stats().handed_off), (&owner, 1));
 
         engine.receive(Event::Moved);
         sleep(Duration::from_secs(1)).await;

@@ -359,7 +359,7 @@ mod tests {
         before.write(write("before")).await.unwrap();
         let (next, _) = tokio::join!(door.acquire(), guard.release());
         let next = next.unwrap();
-        assert_eq!((next.owner(), client.stats().handed_over), (&owner, 1));
+        assert_eq!((next.owner(), client.stats().handed_off), (&owner, 1));
 
         let late = before.write(write("late")).await;
         assert!(matches!(late, Err(Error::Lost { reason: LostReason::Released, .. })), "{late:?}");
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lock_with_a_pending_write_is_not_handed_over() {
+    async fn lock_with_a_pending_write_is_not_handed_off() {
         for cancelled in [true, false] {
             let store = MemoryStore::new();
             let client = Client::with_store(&store);
@@ -388,7 +388,7 @@ mod tests {
             let (next, released) = tokio::join!(door.acquire(), guard.release());
             released.unwrap().into_result().unwrap();
             assert_ne!(next.unwrap().owner(), &owner);
-            assert_eq!(client.stats().handed_over, 0);
+            assert_eq!(client.stats().handed_off, 0);
         }
     }
 
@@ -409,7 +409,7 @@ mod tests {
         // and neither request counts as in flight, so the lock can be handed off
         let (next, released) = tokio::join!(door.acquire(), guard.release());
         released.unwrap().into_result().unwrap();
-        assert_eq!(client.stats().handed_over, 1);
+        assert_eq!(client.stats().handed_off, 1);
         drop(next);
     }
 

@@ -131,7 +131,8 @@ impl List {
     }
 
     /// Removes the release with this number. If the same release was queued again meanwhile, it
-    /// stays queued. Its last run may have come too early, or may have reached a replaced server.
+    /// stays queued. The run that just ended may have been sent before the grant arrived, or to a
+    /// server that was replaced.
     fn remove(&mut self, number: u64) {
         let Some(pending) = self.queued.remove(&number) else { return };
         let again = pending.unique_key().and_then(|unique_key| self.unique_key.remove(&unique_key));

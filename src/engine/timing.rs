@@ -129,8 +129,8 @@ pub(crate) const TOGETHER: Duration = Duration::from_millis(250);
 /// The shortest pause after a renewal that failed.
 pub(super) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
-/// The longest pause before a failed check or renewal is retried. The pause is a part of the
-/// lease, which may last for a century.
+/// The longest pause before a failed check or renewal is retried. Otherwise, the pause depends on
+/// the lease, which may last for a century.
 pub(super) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
 
 /// A task that awaits a loss wakes after half of the remaining time, and checks whether the

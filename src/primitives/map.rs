@@ -38,10 +38,11 @@ const VALUE_OF: &str = "value of";
 /// wrong codec, calls may return wrong values and no error**: see [the
 /// guide](crate::docs::guide::collections#map).
 ///
-/// Methods take a key as a `&K`, and if `K` is `String`, also as a `&str`: see [`Encode`].
+/// Methods take a value as a `&V`, and a key as a `&K`. If `K` is `String`, methods for one entry
+/// also take a key as a `&str`: see [`Encode`].
 ///
-/// If the client retries a change after a lost reply, the store makes the change only once, and
-/// replies as to the first request. All reads go to the primary.
+/// If the client retries a change after a lost reply, the store makes the change only once, and the
+/// call returns the first reply. All reads go to the primary.
 ///
 /// If work on an entry takes several steps, acquire the lock of its key. Then **write the entry
 /// with the guard**, which checks the lock and writes in one step:
@@ -195,7 +196,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// An entry that exists from the first request to the last one is returned at least once, and
     /// **may be returned twice**. An entry that is inserted or removed in between may or may not be
-    /// returned.
+    /// returned. After a failover, a restart of the server or a slot migration in between, entries
+    /// may be missing.
     #[doc = example!(orders:
         "orders.insert(\"42\", &7).await?;",
         "let mut entries = orders.stream();",
@@ -316,7 +318,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// value counts as 0.
     ///
     /// The value has to be the decimal text of a whole number, as [`Text`] and `Json` write it, and
-    /// `StringCodec` and `LongCodec` in Java.
+    /// `StringCodec` and `LongCodec` in Java. With [`Kryo5Text`](crate::codec::Kryo5Text), `get`
+    /// cannot read the sum.
     #[doc = like!(change "insert" and "[`Error::Refused`] if the value is not such a text, or if \
         the sum does not fit into 64 bits.")]
     #[doc = example!(orders:
@@ -624,8 +627,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
     pub async fn next(&mut self) -> Result<Option<(K, V)>> {
         let Self { map, pages } = self;
         let (name, engine) = (map.name(), map.engine());
-        let page =
-            async |cursor: Cursor| engine.ask(name, |store| map::scan(store, name, &cursor)).await;
+        let page = |cursor: Cursor| async move {
+            engine.ask(name, |store| map::scan(store, name, &cursor)).await
+        };
         let Some(key) = pages.next(name, page).await? else { return Ok(None) };
         // A page contains the value after its key, so this call sends no request.
         let Some(value) = pages.next(name, page).await? else { return Ok(None) };

@@ -23,10 +23,12 @@ impl Pages {
 
     /// Returns the next key, value or element of `name`. `ask` requests a page from the store. If
     /// an entry is too long, returns an error. The next call continues after this entry.
-    pub(super) async fn next(
+    ///
+    /// The future of an `AsyncFn` would not be `Send`, because the compiler does not prove it.
+    pub(super) async fn next<F: Future<Output = Result<Page>>>(
         &mut self,
         name: &Name,
-        ask: impl AsyncFn(Cursor) -> Result<Page>,
+        ask: impl Fn(Cursor) -> F,
     ) -> Result<Option<Vec<u8>>> {
         loop {
             if let Some(bytes) = self.read.next() {

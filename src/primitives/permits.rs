@@ -472,7 +472,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn permit_is_not_handed_off_after_its_id_was_read() {
-        for (seen, handed_over) in [(false, 1), (true, 0)] {
+        for (seen, handed_off) in [(false, 1), (true, 0)] {
             let client = Client::with_store(&MemoryStore::new());
             let permits = client.expirable_semaphore("printers").unwrap();
             permits.set(1).await.unwrap();
@@ -484,7 +484,7 @@ mod tests {
             }
             guard.release().await.unwrap().into_result().unwrap();
             drop(waiting.await.unwrap().unwrap());
-            assert_eq!(client.stats().handed_over, handed_over);
+            assert_eq!(client.stats().handed_off, handed_off);
         }
     }
 }

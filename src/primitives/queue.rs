@@ -15,6 +15,9 @@ use crate::{
     store::queue,
 };
 
+/// How many elements one call may push. A longer request would delay the renewals of the client.
+const MOST: u32 = 10_000;
+
 /// A queue of elements. If a worker crashes, its element is not lost.
 ///
 /// A `Queue` contains a name, a codec and settings. Creating a `Queue` sends no request. In
@@ -147,9 +150,9 @@ impl<T, C: Codec<T>> Queue<T, C> {
 
     /// Appends several elements in order by one request. Appends all of them, or none.
     ///
-    /// While the server appends the elements, it executes no other command. So push a million
-    /// elements in several calls.
-    #[doc = like!("push", "As for [`push`](Self::push).")]
+    /// While the server appends the elements, it executes no other command.
+    #[doc = like!("push" and "[`Error::TooMany`] if there are more than 10,000 elements: push them \
+        in several calls.", "As for [`push`](Self::push).")]
     #[doc = example!(jobs:
         "let more = [\"resize 1.png\", \"resize 2.png\"].map(str::to_owned);",
         "assert_eq!(jobs.push_all(more).await?, 2);")]
@@ -157,6 +160,9 @@ impl<T, C: Codec<T>> Queue<T, C> {
         let bytes = values.into_iter().map(|value| self.bytes(Borrow::<T>::borrow(&value)));
         match &bytes.collect::<Result<Vec<_>>>()?[..] {
             [] => self.len().await,
+            elements if elements.len() > MOST as usize => {
+                Err(Error::TooMany { name: self.name().clone(), most: MOST })
+            }
             elements => self.append(elements).await,
         }
     }
@@ -388,10 +394,26 @@ async fn end(guard: Guard<Lock<Claimed>>, ending: Ending) -> Result<Release> {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use leasehold_twin::Twin;
+    use leasehold_twin::{Delay, Twin};
+    use tokio::time::sleep;
 
     use super::*;
     use crate::{Client, store::RedisStore};
+
+    /// The server loses the claim between the two requests of a pop.
+    #[tokio::test(start_paused = true)]
+    async fn pop_returns_an_error_if_its_claim_was_lost() {
+        let (twin, ms) = (Twin::new(7), Duration::from_millis);
+        let client = Client::asking(Arc::new(RedisStore::simulated(&twin, "one")));
+        let jobs = client.queue::<String>("jobs").unwrap();
+        jobs.push("a").await.unwrap();
+        twin.delay(Delay::Fixed(ms(10)), Delay::None);
+        let (popped, ()) = tokio::join!(jobs.pop(), async {
+            sleep(ms(15)).await;
+            twin.forget_everything();
+        });
+        assert!(matches!(popped, Err(Error::Lost { .. })), "{popped:?}");
+    }
 
     /// Former bug: each waiter for an element sent four requests per second.
     #[tokio::test(start_paused = true)]

@@ -36,7 +36,7 @@ const MOST: u32 = 4_000;
 #[doc = example!(seen:
     "let message = \"42\".to_owned();",
     "assert!(seen.insert(&message).await?);",
-    "assert!(!seen.insert(&message).await?); // it was processed before")]
+    "assert!(!seen.insert(&message).await?); // it was inserted before")]
 pub struct Set<T, C = Text> {
     keyed: Keyed,
     codec: C,
@@ -114,7 +114,8 @@ impl<T, C: Codec<T>> Set<T, C> {
     ///
     /// An element that exists from the first request to the last one is returned at least once, and
     /// **may be returned twice**. An element that is inserted or removed in between may or may not
-    /// be returned.
+    /// be returned. After a failover, a restart of the server or a slot migration in between,
+    /// elements may be missing.
     #[doc = example!(seen:
         "let mut elements = seen.stream();",
         "while let Some(element) = elements.next().await? {",
@@ -124,7 +125,8 @@ impl<T, C: Codec<T>> Set<T, C> {
         SetStream { set: self.clone(), pages: Pages::new() }
     }
 
-    /// Returns all elements, each of them once, in any order.
+    /// Returns all elements, each of them once, in any order. Reads them as [`stream`](Self::stream)
+    /// does.
     #[doc = like!(read "contains")]
     #[doc = example!(seen:
         "seen.insert(\"42\").await?;",
@@ -182,7 +184,8 @@ impl<T, C: Codec<T>> Set<T, C> {
     /// # Errors
     ///
     /// As for [`insert`](Self::insert). If the codec cannot read the element, the element is
-    /// removed nevertheless.
+    /// removed nevertheless. [`Error::ValueTooLong`] if the element has more than 100,000 bytes.
+    /// Such an element stays in the set: remove it by `SREM`.
     ///
     /// # Cancel safety
     ///
@@ -261,8 +264,9 @@ impl<T, C: Codec<T>> SetStream<T, C> {
     async fn next_bytes(&mut self) -> Result<Option<Vec<u8>>> {
         let Self { set, pages } = self;
         let (name, engine) = (set.name(), set.engine());
-        let page =
-            async |cursor: Cursor| engine.ask(name, |store| set::scan(store, name, &cursor)).await;
+        let page = |cursor: Cursor| async move {
+            engine.ask(name, |store| set::scan(store, name, &cursor)).await
+        };
         pages.next(name, page).await
     }
 }

@@ -93,8 +93,8 @@ pub(super) fn ask(members: &[Lock], number: usize, granted: Option<LockGuard>) -
             && !error.is_transient()
             && let Some(times) = REJECTED.once_more(Instant::now())
         {
-            tracing::warn!(target: "leasehold", lock = %lock.name(), server = number + 1, %error, times,
-                "quorum lock rejected by a server: this server does not vote for the lock");
+            tracing::warn!(target: "leasehold", lock = %lock.name(), position = number + 1, %error,
+                times, "quorum lock rejected by a server: this server does not vote for the lock");
         }
         (number, vote)
     })
@@ -138,7 +138,7 @@ pub(super) async fn mark_new(members: &[Lock], votes: &mut [Vote], request: Data
             // Another client may have noted an earlier time, but after the server lost the grant.
             reply.data_age = Some(Duration::ZERO);
             tracing::warn!(target: "leasehold",
-                lock = %members[*number].name(), server = *number + 1,
+                lock = %members[*number].name(), position = *number + 1,
                 "server of a quorum is new or lost its data: its vote counts after one lease");
         }
     }))

@@ -27,8 +27,8 @@ impl World {
         self.door().local_handoff(1_000, secs(7 * 24 * 60 * 60))
     }
 
-    fn handed_over(&self) -> u64 {
-        self.one.stats().handed_over
+    fn handed_off(&self) -> u64 {
+        self.one.stats().handed_off
     }
 }
 
@@ -54,7 +54,7 @@ async fn hand_off_works_while_the_store_is_silent() {
     let guard = handed(third).await;
 
     // then both waiters acquired without a request
-    assert_eq!((world.handed_over(), world.one.stats().granted), (2, 3));
+    assert_eq!((world.handed_off(), world.one.stats().granted), (2, 3));
     world.store.resume();
     leave(guard).await;
     assert!(!world.door().is_locked().await.unwrap());
@@ -120,7 +120,7 @@ async fn task_with_another_profile_requests_its_own_grant() {
         leave(guard).await;
         let guard = entered(waiter).await;
         assert!(released.elapsed() < AT_ONCE, "{wanted:?}: {:?}", released.elapsed());
-        assert_eq!(world.handed_over(), 0, "{wanted:?}");
+        assert_eq!(world.handed_off(), 0, "{wanted:?}");
 
         // and then the waiter has the whole lease that its own profile requests
         let holder = world.door().holder().await.unwrap().unwrap();
@@ -136,12 +136,12 @@ async fn polling_and_subscribed_waiters_hand_the_lock_to_each_other() {
         world.staying().wait_strategy(WaitStrategy::Polling { initial: millis(500), max: secs(1) })
     };
     for (held, wanted) in [(world.staying(), polling()), (polling(), world.staying())] {
-        let before = world.handed_over();
+        let before = world.handed_off();
         let guard = held.acquire().await.unwrap();
         let waiter = waiting(wanted).await;
         leave(guard).await;
         leave(handed(waiter).await).await;
-        assert_eq!(world.handed_over(), before + 1);
+        assert_eq!(world.handed_off(), before + 1);
     }
 }
 
@@ -168,7 +168,7 @@ async fn other_client_acquires_after_the_limit_of_hand_offs() {
     // then the other client acquires, and after its release, the last task of the first client
     // acquires
     let guard = handed(elsewhere).await;
-    assert_eq!(world.handed_over(), 2);
+    assert_eq!(world.handed_off(), 2);
     let last = here.next().unwrap();
     assert!(!last.is_finished());
     leave(guard).await;
@@ -186,18 +186,18 @@ async fn other_client_acquires_after_the_time_limit_of_hand_offs() {
     sleep(millis(30)).await;
     leave(guard).await;
     let guard = handed(second).await;
-    assert_eq!(world.handed_over(), 1);
+    assert_eq!(world.handed_off(), 1);
     sleep(millis(30)).await;
     leave(guard).await;
     let guard = handed(elsewhere).await;
-    assert_eq!(world.handed_over(), 1);
+    assert_eq!(world.handed_off(), 1);
     assert!(!third.is_finished());
     leave(guard).await;
     leave(entered(third).await).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_busy_clients_take_turns_with_the_lock() {
+async fn two_busy_clients_share_the_lock() {
     // given two clients, each with five tasks that acquire the lock again after each release
     let world = World::new();
     let counts = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
@@ -222,7 +222,7 @@ async fn two_busy_clients_take_turns_with_the_lock() {
     let [ours, theirs] = counts.map(|count| count.load(Ordering::SeqCst));
     assert!(ours > 1_000 && theirs > 1_000, "{ours}, {theirs}");
     assert!(ours.abs_diff(theirs) < 500, "{ours}, {theirs}");
-    assert!(world.handed_over() > 500, "{}", world.handed_over());
+    assert!(world.handed_off() > 500, "{}", world.handed_off());
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,18 +235,18 @@ async fn zero_local_handoff_disables_hand_off() {
         leave(guard).await;
         leave(entered(second).await).await;
     }
-    assert_eq!(world.handed_over(), 0);
+    assert_eq!(world.handed_off(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn handed_over_hold_is_renewed() {
+async fn handed_off_hold_is_renewed() {
     let world = World::new();
     let lock = world.staying().ttl(secs(3));
     let guard = lock.acquire().await.unwrap();
     let second = waiting(lock.clone()).await;
     leave(guard).await;
     let guard = handed(second).await;
-    assert_eq!(world.handed_over(), 1);
+    assert_eq!(world.handed_off(), 1);
     for _ in 0..20 {
         sleep(secs(1)).await;
         assert!(guard.is_held());
@@ -257,7 +257,7 @@ async fn handed_over_hold_is_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loss_of_a_handed_over_hold_is_reported() {
+async fn loss_of_a_handed_off_hold_is_reported() {
     for reason in [LostReason::NotOwned, LostReason::Expired] {
         let world = World::new();
         let lock = world.staying().ttl(secs(3));
@@ -286,7 +286,7 @@ async fn loss_of_a_handed_over_hold_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_hold_is_not_handed_over() {
+async fn lost_hold_is_not_handed_off() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -295,11 +295,11 @@ async fn lost_hold_is_not_handed_over() {
     let released = guard.release().await.unwrap();
     assert!(matches!(released, Release::NotHeld { .. }), "{released:?}");
     leave(entered(second).await).await;
-    assert_eq!(world.handed_over(), 0);
+    assert_eq!(world.handed_off(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn hold_due_for_renewal_is_not_handed_over() {
+async fn hold_due_for_renewal_is_not_handed_off() {
     // given a hold whose renewal got no reply
     let world = World::new();
     let lock = world.staying().ttl(secs(3));
@@ -315,11 +315,11 @@ async fn hold_due_for_renewal_is_not_handed_over() {
     world.store.resume();
     assert_eq!(releasing.await.unwrap().unwrap(), Release::Released);
     leave(entered(second).await).await;
-    assert_eq!(world.handed_over(), 0);
+    assert_eq!(world.handed_off(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn reentered_hold_is_not_handed_over() {
+async fn reentered_hold_is_not_handed_off() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -328,12 +328,12 @@ async fn reentered_hold_is_not_handed_over() {
     leave(again).await;
     let guard = entered(second).await;
     assert_eq!(world.other_door().held_by(guard.owner()).await.unwrap(), 1);
-    assert_eq!(world.handed_over(), 0);
+    assert_eq!(world.handed_off(), 0);
     leave(guard).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn handed_over_hold_can_be_reentered() {
+async fn handed_off_hold_can_be_reentered() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -347,7 +347,7 @@ async fn handed_over_hold_can_be_reentered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn max_hold_of_a_handed_over_hold_starts_at_its_hand_off() {
+async fn max_hold_of_a_handed_off_hold_starts_at_its_hand_off() {
     let world = World::new();
     let lock = world.staying().max_hold(secs(8));
     let guard = lock.acquire().await.unwrap();
@@ -357,21 +357,21 @@ async fn max_hold_of_a_handed_over_hold_starts_at_its_hand_off() {
 
     let begun = Instant::now();
     let guard = handed(second).await;
-    assert_eq!(world.handed_over(), 1);
+    assert_eq!(world.handed_off(), 1);
     assert_eq!(guard.lost().await, LostReason::MaxHold);
     let held = begun.elapsed();
     assert!(held >= secs(8) && held < secs(8) + AT_ONCE, "{held:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_releases_a_grant_that_was_just_handed_over() {
+async fn shutdown_releases_a_grant_that_was_just_handed_off() {
     // given a task that received the grant by a hand-off, and that has not run since
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
     let elsewhere = waiting(world.other_door()).await;
     leave(guard).await;
-    assert_eq!(world.handed_over(), 1);
+    assert_eq!(world.handed_off(), 1);
     assert!(!second.is_finished());
 
     // when the client of this task is shut down
@@ -396,12 +396,12 @@ async fn release_during_shutdown_hands_off_to_no_task() {
     leave(guard).await;
     let shutdown = shutdown.await.unwrap();
     assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));
-    assert_eq!(world.handed_over(), 0);
+    assert_eq!(world.handed_off(), 0);
     leave(world.other_door().try_acquire().await.unwrap().unwrap()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_releases_a_handed_over_hold() {
+async fn shutdown_releases_a_handed_off_hold() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;

@@ -1,4 +1,4 @@
-//! The targets of cases.
+//! The target that a measured case must reach.
 
 /// A target of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn handed_over_grant_keeps_its_acknowledgements() {
+    async fn handed_off_grant_keeps_its_acknowledgements() {
         // given a holder whose grant two replicas have acknowledged, and a waiter that also needs
         // two replicas
         let (store, client, lock) = door(2);
@@ -178,7 +178,7 @@ mod tests {
         let (next, released) = tokio::join!(lock.acquire(), first.release());
         released.unwrap().into_result().unwrap();
         let next = next.unwrap();
-        assert_eq!(client.stats().handed_over, 1);
+        assert_eq!(client.stats().handed_off, 1);
 
         // then a waiter that needs three replicas gets the grant, but sends a request for
         // acknowledgements
@@ -186,13 +186,13 @@ mod tests {
         let (refused, released) = tokio::join!(more.acquire(), next.release());
         released.unwrap().into_result().unwrap();
         assert!(matches!(refused, Err(Error::NotReplicated { got: 0, .. })));
-        assert_eq!(client.stats().handed_over, 2);
+        assert_eq!(client.stats().handed_off, 2);
     }
 
     /// Former bug: acknowledgements by replicas of the old server still counted after a failover.
     /// No replica of the new server had the grant.
     #[tokio::test(start_paused = true)]
-    async fn handed_over_grant_needs_acknowledgements_of_the_new_server() {
+    async fn handed_off_grant_needs_acknowledgements_of_the_new_server() {
         let memory = MemoryStore::new();
         memory.set_replicas(2);
         let engine = Engine::on(&memory, "one");
@@ -203,7 +203,7 @@ mod tests {
         memory.set_replicas(0);
         let (refused, released) = tokio::join!(lock.acquire(), first.release());
         released.unwrap().into_result().unwrap();
-        assert_eq!(client.stats().handed_over, 1);
+        assert_eq!(client.stats().handed_off, 1);
         assert!(matches!(refused, Err(Error::NotReplicated { got: 0, .. })));
     }
 }

@@ -344,7 +344,7 @@ impl<'a> Attempt<'a> {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
         let grant = self.slot.as_ref()?.offered()?.take(now)?;
         tracing::debug!(target: "leasehold", lock = %self.claim.name(), owner = %grant.claim.owner,
-            "lock granted: handed over by another task of this client");
+            "lock granted: handed off by another task of this client");
         Some(engine.enter(self.request, grant, self.slot.take(), now, true))
     }
 

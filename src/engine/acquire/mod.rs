@@ -258,7 +258,7 @@ impl Engine {
                 let now = self.core.clock.now();
                 if let Some(grant) = handoff.take(now) {
                     tracing::debug!(target: "leasehold", lock = %request.object.name, owner = %grant.claim.owner,
-                        "lock granted: handed over by another task of this client");
+                        "lock granted: handed off by another task of this client");
                     return self.enter(request, grant, Some(slot), now, true);
                 }
             }
@@ -330,7 +330,7 @@ impl Engine {
     fn share(self: &Arc<Self>, hold: Arc<Hold>) -> Held {
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             "lock granted: joined the hold of another task of this client");
-        self.core.counters.handed_over(&hold.grant.claim);
+        self.core.counters.handed_off(&hold.grant.claim);
         Held::new(hold, self)
     }
 

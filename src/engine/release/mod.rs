@@ -122,9 +122,9 @@ impl Engine {
             return false;
         }
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
-            held = ?hold.held_for(now), "lock released: handed over to another task of this \
+            held = ?hold.held_for(now), "lock released: handed off to another task of this \
                                          client");
-        self.core.counters.handed_over(&hold.grant.claim);
+        self.core.counters.handed_off(&hold.grant.claim);
         true
     }
 

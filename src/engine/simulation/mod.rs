@@ -20,11 +20,12 @@ mod served;
 mod trace;
 
 use std::{
-    env,
+    env, fs,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
     str::FromStr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -72,26 +73,27 @@ fn setting<T: FromStr>(name: &str) -> Option<T> {
 fn run_seeds(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let workers: Vec<AtomicU64> = (0..cores).map(|_| AtomicU64::new(0)).collect();
+    let workers: Vec<_> = (0..cores).map(|_| Worker::default()).collect();
 
-    let run_some = |current: &AtomicU64| {
+    let run_some = |worker: &Worker| {
+        worker.start();
         let mut broken = None;
         while broken.is_none() && !stop.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= seeds {
                 break;
             }
-            current.store(base.wrapping_add(number), Ordering::Relaxed);
+            worker.seed.store(base.wrapping_add(number), Ordering::Relaxed);
             broken = run_seed(world, base.wrapping_add(number), false).err();
             stop.fetch_or(broken.is_some(), Ordering::Relaxed);
         }
         broken
     };
     let broken = thread::scope(|scope| {
-        let current = workers.iter().map(|current| scope.spawn(|| run_some(current)));
-        let current: Vec<_> = current.collect();
+        let running = workers.iter().map(|worker| scope.spawn(|| run_some(worker)));
+        let running: Vec<_> = running.collect();
         scope.spawn(|| exit_if_hung(&workers, &stop));
-        let broken = current.into_iter().filter_map(|worker| worker.join().unwrap());
+        let broken = running.into_iter().filter_map(|worker| worker.join().unwrap());
         let broken = broken.min_by_key(|broken| broken.seed);
         stop.store(true, Ordering::Relaxed);
         broken
@@ -99,20 +101,44 @@ fn run_seeds(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
     (next.into_inner().min(seeds), broken)
 }
 
+/// A thread that runs seeds.
+#[derive(Default)]
+struct Worker {
+    seed: AtomicU64,
+    /// The file in which Linux counts the nanoseconds of CPU time of this thread.
+    cpu: OnceLock<PathBuf>,
+}
+
+impl Worker {
+    fn start(&self) {
+        let thread = fs::read_link("/proc/thread-self").unwrap_or_default();
+        self.cpu.get_or_init(|| Path::new("/proc").join(thread).join("schedstat"));
+    }
+
+    /// Returns the CPU time that this thread has used, or zero if it is not known.
+    fn cpu_time(&self) -> Duration {
+        let times = self.cpu.get().and_then(|file| fs::read_to_string(file).ok());
+        let first = times.as_ref().and_then(|times| times.split(' ').next()?.parse().ok());
+        Duration::from_nanos(first.unwrap_or_default())
+    }
+}
+
 /// Ends the process if a run does not end. A loop that never waits stops virtual time, so no
 /// virtual timer can end the run.
-fn exit_if_hung(workers: &[AtomicU64], stop: &AtomicBool) {
+///
+/// A seed takes less than a second of CPU time. On a busy machine, this may be minutes.
+fn exit_if_hung(workers: &[Worker], stop: &AtomicBool) {
     const INTERVAL: Duration = Duration::from_millis(100);
-    // A seed takes a fraction of a second, and up to a hundred times as long on a busy machine.
-    const LONGEST: u32 = 600;
-    let read = || workers.iter().map(|it| it.load(Ordering::Relaxed)).collect::<Vec<_>>();
-    let (mut before, mut unchanged) = (read(), vec![0; workers.len()]);
+    const MOST_CPU: Duration = Duration::from_secs(60);
+    const MOST_INTERVALS: u32 = 9_000;
+    let mut before: Vec<_> = workers.iter().map(|_| (0, Duration::ZERO, 0)).collect();
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(INTERVAL);
-        for (worker, seed) in read().into_iter().enumerate() {
-            unchanged[worker] = if before[worker] == seed { unchanged[worker] + 1 } else { 0 };
-            before[worker] = seed;
-            if unchanged[worker] == LONGEST {
+        for (worker, before) in workers.iter().zip(&mut before) {
+            let (seed, cpu) = (worker.seed.load(Ordering::Relaxed), worker.cpu_time());
+            *before =
+                if before.0 == seed { (seed, before.1, before.2 + 1) } else { (seed, cpu, 0) };
+            if cpu.saturating_sub(before.1) > MOST_CPU || before.2 > MOST_INTERVALS {
                 println!("seed {seed} broke a rule: time does not pass any more");
                 std::process::exit(101);
             }

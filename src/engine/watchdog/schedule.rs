@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn handed_off_grant_that_left_the_watchdog_is_checked_at_once() {
+    fn handed_off_grant_without_a_watchdog_is_renewed_at_once() {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let grant = left(&first, t.at(100)).unwrap();

@@ -32,7 +32,7 @@ async fn offered_grant_is_released_when_the_client_shuts_down() {
     let mut waits = Box::pin(permits.acquire());
     assert!(timeout(SOON, &mut waits).await.is_err());
     guard.release().await.unwrap().into_result().unwrap();
-    assert_eq!((engine.stats().handed_over, engine.core.pending.queued()), (1, 0));
+    assert_eq!((engine.stats().handed_off, engine.core.pending.queued()), (1, 0));
 
     engine.core.open.close();
     engine.contention.close();
@@ -48,7 +48,7 @@ async fn client_hands_off_nothing_after_its_shutdown() {
     engine.core.open.close();
     engine.contention.close();
     guard.release().await.unwrap().into_result().unwrap();
-    assert_eq!((engine.stats().handed_over, held(&store).await), (0, 0));
+    assert_eq!((engine.stats().handed_off, held(&store).await), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +59,7 @@ async fn shutdown_releases_a_hand_off_grant_that_no_task_took() {
     let waits = tokio::spawn(async move { other.acquire().await });
     sleep(SOON).await;
     guard.release().await.unwrap().into_result().unwrap();
-    assert_eq!(engine.stats().handed_over, 1);
+    assert_eq!(engine.stats().handed_off, 1);
     let (revoked, pending) = engine.shut_down(Duration::from_secs(5)).await;
     assert_eq!((revoked, pending, held(&store).await), (0, 0, 0));
     assert!(waits.await.unwrap().is_err());

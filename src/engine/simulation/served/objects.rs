@@ -25,7 +25,7 @@
 //! | number of permits | guards have more permits together than the semaphore has |
 //! | existing holds | a task relies on a hold that the server does not have |
 //! | closed latches | a task passes a latch that was closed during the whole wait |
-//! | no starvation | a task waits for two minutes, although every hold and every fault is shorter |
+//! | no starvation, not of queues | a task waits for two minutes, and no hold or fault is so long |
 //! | no leftovers | a queue entry, a permit or a key is left at the end |
 //!
 //! In these runs, the server never loses its data, because no rule could be checked after such a

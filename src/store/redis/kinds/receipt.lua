@@ -9,8 +9,8 @@ local function answered(receipt)
     return tonumber(redis.call('GET', receipt) or nil)
 end
 
--- Creates an empty key for `rest` milliseconds. Each script calls this function before any change.
--- So if the server rejects writes, the script ends before the change.
+-- Creates an empty key for `rest` milliseconds. A script calls this function before any change, so
+-- that it ends before the change if the server rejects writes.
 local function make_room(receipt, rest)
     redis.call('SET', receipt, '', 'PX', rest)
 end

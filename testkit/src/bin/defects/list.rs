@@ -293,7 +293,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::handed_over_grant_keeps_its_acknowledgements",
+            "engine::acquire::acknowledged::tests::handed_off_grant_keeps_its_acknowledgements",
         ),
         Defect {
             says: "replicas are asked again after a hand-off",
@@ -306,7 +306,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::handed_over_grant_keeps_its_acknowledgements",
+            "engine::acquire::acknowledged::tests::handed_off_grant_keeps_its_acknowledgements",
         ),
         Defect {
             says: "the replicas of one caller are enough for a caller that requires more",
@@ -319,7 +319,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::handed_over_grant_needs_acknowledgements_of_the_new_server",
+            "engine::acquire::acknowledged::tests::handed_off_grant_needs_acknowledgements_of_the_new_server",
         ),
         Defect {
             says: "replicas of the old server count at the new one",
@@ -836,7 +836,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::write_hold_with_a_read_hold_is_not_handed_off",
         ),
         Defect {
-            says: "a writer that also reads is handed over",
+            says: "a writer that also reads is handed off",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "self.read_under_write.store(true, Ordering::Release);\n        self.forbid_handoff();",
@@ -1011,7 +1011,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::watchdog::schedule::tests::only_an_unchanged_grant_is_handed_off"),
         Defect {
-            says: "a hold that is due or in doubt is handed over",
+            says: "a hold that is due or in doubt is handed off",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "let fresh = now < self.lease(state).renew_at() && !must_end;\n        let sound = state.over.is_none() && !state.doubted && state.more == 0;",
@@ -1022,7 +1022,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::watchdog::schedule::tests::only_an_unchanged_grant_is_handed_off"),
         Defect {
-            says: "a re-entered hold is handed over with its count",
+            says: "a re-entered hold is handed off with its count",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "&& !state.doubted && state.more == 0;",
@@ -2087,7 +2087,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
+        Finder::SimulationFrom("run_objects", 280),
         Defect {
             says: "an old record counts as that of the leader",
             edits: &[Edit {
@@ -2095,6 +2095,24 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 from: "if record[1] ~= owner then",
                 to: "if not record[1] then",
             }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "two candidates lead at the same time",
+            edits: &[
+                Edit {
+                    file: "src/store/redis/kinds/lock/acquire.lua",
+                    from: "if owner and owner ~= ARGV[1] then",
+                    to: "if owner and owner ~= ARGV[1] and not ARGV[5] then",
+                },
+                Edit {
+                    file: "src/store/redis/kinds/lock/acquire.lua",
+                    from: "if not owner then",
+                    to: "if owner ~= ARGV[1] then",
+                },
+            ],
         },
     ),
     (
@@ -2412,9 +2430,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::held::tests::lock_with_a_pending_write_is_not_handed_over"),
+        Finder::Unit("engine::held::tests::lock_with_a_pending_write_is_not_handed_off"),
         Defect {
-            says: "a lock is handed over while a guarded write may be in flight",
+            says: "a lock is handed off while a guarded write may be in flight",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "fresh && sound && state.writes == 0",
@@ -2657,6 +2675,35 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/store/redis/kinds/fair/acquire.lua",
                 from: "not owner and (not head or head == ARGV[1])",
                 to: "not owner and (not head or waits)",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "a fair lock is granted to the head of its queue while it is held",
+            edits: &[
+                Edit {
+                    file: "src/store/redis/kinds/fair/acquire.lua",
+                    from: "if owner == ARGV[1] or not owner and (not head or head == ARGV[1]) then",
+                    to: "if owner == ARGV[1] or not owner and not head or head == ARGV[1] then",
+                },
+                Edit {
+                    file: "src/store/redis/kinds/fair/acquire.lua",
+                    from: "if not owner then",
+                    to: "if owner ~= ARGV[1] then",
+                },
+            ],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "a withdrawal from a fair lock ends the hold of another owner",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/fair/release.lua",
+                from: "if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then",
+                to: "if redis.call('DEL', KEYS[1]) == 0 then",
             }],
         },
     ),

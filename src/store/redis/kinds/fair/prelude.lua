@@ -99,8 +99,8 @@ local function remove_waiters(gone, lease)
     end
 end
 
--- Repairs a damaged queue. Removes repeated entries of one owner, gives each other entry a
--- deadline, and removes deadlines without an entry.
+-- Repairs a damaged queue. Removes repeated entries of one owner, adds missing deadlines, and
+-- removes deadlines without an entry.
 local function repair()
     local seen = {}
     for place, owner in ipairs(redis.call('LRANGE', KEYS[2], '0', '-1')) do

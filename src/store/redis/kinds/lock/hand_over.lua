@@ -20,7 +20,7 @@
 --                      waiters before it may be dead
 --
 --   0                      the hold is removed, and the lock is free or reserved
---   -1                     the lock is free, but the server denied the announcement
+--   -1                     the lock is free or reserved, but the server denied the announcement
 --   2, 4, 8 or 16          the lock is free. The queue is empty, but clients without an entry wait.
 --                          For this many ms, the releasing client lets them acquire first
 --   {2, 4, 8 or 16}        the lock is free: a yield window of this many milliseconds begins.

@@ -47,8 +47,8 @@ for i = 2, #KEYS do
     if verb == 'HSET' or verb == 'HSETNX' or verb == 'HDEL' then
         local kind = kinds[key] or redis.call('TYPE', key).ok
         if kind ~= 'hash' and kind ~= 'none' then
-            local words = 'WRONGTYPE `' .. string.sub(key, 1, 100) .. '` is a ' .. kind
-            return {2, words .. ' and no hash', verb}
+            key = string.sub(key, 1, 100)
+            return {2, 'WRONGTYPE `' .. key .. '` is a ' .. kind .. ', not a hash', verb}
         end
     end
     kinds[key] = KINDS[verb] or kinds[key]

@@ -10,7 +10,7 @@
 --   id       all permits are granted. A repeated request with the same ids gets the same
 --            grant and a fresh lease, so a lost reply is safe
 --   {pttl}   too few permits are free; the first lease ends in pttl milliseconds. -1: no
---            lease ends. -2: no lease ends, and the number of permits was never set
+--            lease ends. -2: no lease ends, and the number of permits is not set
 --
 -- Cost: TIME, GET, ZCOUNT, and ZSCORE and ZADD for each permit; INCRBY and PTTL.
 

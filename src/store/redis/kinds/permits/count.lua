@@ -4,7 +4,7 @@
 --   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   ARGV[1]  channel  on which expired permits are announced as free
 --
---   {free, held, set}   set is 0 if the number of permits was never set
+--   {free, held, set}   set is 0 if the number of permits is not set
 --
 -- Cost: TIME, GET, ZCOUNT, ZCARD and EXISTS.
 

@@ -23,14 +23,15 @@
 -- server also rejects the undoing, the element exists twice.
 --
 -- The elements of expired claims go to the head in the order in which they were taken. Each expired
--- claim costs HGET, LPUSH, HDEL and ZREM. All expired claims together cost one PUBLISH.
+-- claim costs HGET, LPUSH, HDEL and ZREM. All expired claims together cost one PUBLISH. One request
+-- puts back at most a thousand elements, and the next requests put back the others.
 --
 -- Cost: TIME, ZRANGEBYSCORE, HGET, LINDEX, HSET, ZADD and LPOP.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local expired = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now))
+local expired = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now), 'LIMIT', '0', '1000')
 if #expired > 0 then
     local claims = {}
     for _, owner in ipairs(expired) do

@@ -20,7 +20,7 @@
 --
 --   owner    granted. A repeated request finds the permits of this owner, and changes nothing
 --   {-1}     too few permits are free
---   {-2}     the counter does not exist: the number of permits was never set
+--   {-2}     the counter does not exist: the number of permits is not set
 --   {pttl}   enough permits are free, but they are kept for the longest waiter, for at most pttl
 --            milliseconds
 --
