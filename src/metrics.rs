@@ -79,7 +79,7 @@ metrics! {
     RENEWAL_LAG = describe_gauge("leasehold.renewal.lag", Seconds);
     /// The maximum delay of a renewal behind its schedule, since the client was created.
     RENEWAL_LAG_MAX = describe_gauge("leasehold.renewal.lag.max", Seconds);
-    /// Releases without a reply. A background task continues each such release.
+    /// Releases that the store did not confirm in time.
     RELEASE_UNANSWERED = describe_counter("leasehold.release.unanswered", Count);
     /// Background releases that failed until their leases had ended.
     RELEASE_ABANDONED = describe_counter("leasehold.release.abandoned", Count);

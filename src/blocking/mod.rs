@@ -3,8 +3,9 @@
 //! Each type and each method has the name of its async counterpart. The documentation of the async
 //! item applies to both. A method blocks its thread until the async method returns.
 //! [`on_loss`](crate::Lock::on_loss) is missing, because nothing can stop the work of a thread from
-//! outside. The methods for operators, such as [`inspect`](crate::Client::inspect), and two methods
-//! of [`ReadWriteLock`](crate::ReadWriteLock) are missing, too.
+//! outside. The methods for operators, such as [`inspect`](crate::Client::inspect), and
+//! [`downgrade`](crate::ReadWriteLock::downgrade) and
+//! [`acquire_read_with`](crate::ReadWriteLock::acquire_read_with) are missing, too.
 //!
 //! A client of this module owns a thread with an async runtime, on which its connections and
 //! background tasks run. Callers block their own threads. If a task of an async runtime calls a

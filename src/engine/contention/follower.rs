@@ -1,7 +1,7 @@
 //! Follows the messages about a name without a position in the line of the name.
 //!
-//! `Messages` is no tokio channel, because a channel wakes its receivers in a random order, and a
-//! simulation must be repeatable.
+//! `Messages` is not a tokio channel, because a channel wakes its receivers in a random order, and
+//! a simulation must be repeatable.
 
 use std::{
     pin::pin,
