@@ -348,7 +348,8 @@ fn server_stays_responsive_while_ls_and_show_read_its_keys() {
             }
             longest
         });
-        let listed = leasehold(&redis, &["ls"]).ended();
+        // This takes four seconds if no other test runs, and more than 15 seconds on a busy machine.
+        let listed = leasehold(&redis, &["ls"]).ended_within(4 * SOON);
         drop(running);
         (listed, pings.join().unwrap())
     });

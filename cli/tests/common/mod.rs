@@ -169,10 +169,15 @@ impl Process {
 
     /// Waits for the end of the process.
     #[track_caller]
-    pub(crate) fn ended(mut self) -> Ended {
+    pub(crate) fn ended(self) -> Ended {
+        self.ended_within(SOON)
+    }
+
+    #[track_caller]
+    pub(crate) fn ended_within(mut self, limit: Duration) -> Ended {
         use std::os::unix::process::ExitStatusExt;
         let mut status = None;
-        eventually("the process ends", SOON, || {
+        eventually("the process ends", limit, || {
             status = self.child.try_wait().expect("the process is a child of the test");
             status.is_some()
         });
