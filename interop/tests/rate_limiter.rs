@@ -222,15 +222,16 @@ fn released_rate_permits_are_free_for_the_other_language() {
 #[test]
 fn idle_rate_limiter_expires_for_java_and_rust() {
     let both = Both::start();
-    both.rust.set(Rate::per(3, SECOND).idle_ttl(2 * SECOND)).unwrap();
+    // Each client takes a permit 1.5 s before the limiter expires.
+    both.rust.set(Rate::per(3, SECOND).idle_ttl(4 * SECOND)).unwrap();
     for _ in 0..2 {
-        sleep(SECOND * 3 / 2);
+        sleep(SECOND * 5 / 2);
         assert!(both.java_takes(1));
-        sleep(SECOND * 3 / 2);
+        sleep(SECOND * 5 / 2);
         assert!(both.rust_takes(1));
     }
     assert_eq!(both.data("none").len(), 3);
-    sleep(SECOND * 5 / 2);
+    sleep(SECOND * 9 / 2);
     assert_eq!(both.data("none"), [""; 0]);
     shown("rate limiter: it expires for both when it is idle", Way::RustToJava);
     shown("rate limiter: it expires for both when it is idle", Way::JavaToRust);
