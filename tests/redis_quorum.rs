@@ -115,13 +115,12 @@ async fn quorum_connects_to_three_of_five_servers() {
     five.servers[2].stop();
     let error = QuorumClient::connect(five.servers.each_ref().map(Redis::url)).await.unwrap_err();
     assert!(matches!(error, Error::Connect { permanent: false, .. }), "{error}");
-    let stopped = five.servers[..3].iter().zip(1..).map(|(server, number)| {
+    let mut text = "cannot connect to 3 of 5 servers of the quorum: ".to_owned();
+    for (server, number) in five.servers[..3].iter().zip(1..) {
         let reason = "no server listens at the address (connection refused)";
-        format!("server {number}, 127.0.0.1:{}: {reason}; ", server.port())
-    });
-    let text = "cannot connect to 3 of 5 servers of the quorum: ".to_owned();
-    let text = text + &stopped.collect::<String>() + "at least 3 servers must be reachable";
-    assert_eq!(error.to_string(), text);
+        text += &format!("server {number}, 127.0.0.1:{}: {reason}; ", server.port());
+    }
+    assert_eq!(error.to_string(), text + "at least 3 servers must be reachable");
     assert!(std::error::Error::source(&error).is_some());
     for urls in [["redis://127.0.0.1:1"; 2], ["redis://127.0.0.1:1", "redis://127.0.0.1:x"]] {
         assert!(matches!(QuorumClient::connect(urls).await, Err(Error::Url(_))));
@@ -132,16 +131,11 @@ async fn quorum_connects_to_three_of_five_servers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_connects_unless_a_majority_rejects_the_client() {
     let five = Five::start().await;
-    for (rejecting, connects) in [(1, true), (3, false)] {
+    for (rejecting, connects) in [(2, true), (3, false)] {
         let url = |server: &Redis| server.url().replace("//", "//nobody:wrong@");
         let urls = five.servers[..rejecting].iter().map(url);
         let urls = urls.chain(five.servers[rejecting..].iter().map(Redis::url));
-        five.servers[rejecting..].iter().for_each(Redis::pause);
-        let resume = async {
-            sleep(ms(300)).await;
-            five.servers.iter().for_each(Redis::resume);
-        };
-        match tokio::join!(QuorumClient::connect(urls), resume).0 {
+        match QuorumClient::connect(urls).await {
             Ok(quorum) => {
                 assert!(connects && quorum.lock("door").unwrap().acquire().await.is_ok());
             }
@@ -195,16 +189,12 @@ async fn quorum_hold_survives_the_failover_of_a_member() {
 async fn quorum_acquire_and_release_take_three_requests_per_server() {
     let five = Five::start().await;
     let lock = five.lock().await;
-    let pair = async || {
+    let before = five.servers.each_ref().map(Redis::calls);
+    for _ in 0..10 {
         let guard = lock.acquire().await.unwrap();
         five.eventually_held_at(5);
         assert_eq!(guard.release().await.unwrap(), Release::Released);
         five.eventually_held_at(0);
-    };
-    pair().await;
-    let before = five.servers.each_ref().map(Redis::calls);
-    for _ in 0..10 {
-        pair().await;
     }
     for (server, before) in five.servers.iter().zip(&before) {
         let calls = server.calls().since(before);

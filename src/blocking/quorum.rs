@@ -93,9 +93,6 @@ impl QuorumLock {
         returns QuorumLock {
             fn name() -> &Name; "assert_eq!(lock.name().as_str(), \"orders:42\");"
         }
-        waits QuorumLock {
-            fn force_release() -> usize; "assert_eq!(lock.force_release()?, 0);"
-        }
     }
 }
 

@@ -4,24 +4,20 @@
 //! grants that arrive after the majority. If the grant of a server ends, for example because the
 //! server was down or has lost its data, the restorer requests the lock there again.
 //!
-//! If a server kept its data but not the grant, a client may have released the grant by force. So
-//! the restorer first waits for one *ttl*. By then, a forced release at the other servers has ended
-//! the hold.
+//! If a server no longer has a grant, it has lost its data, or a client has released the grant by
+//! force. So the restorer first waits for one *ttl*. By then, a forced release at the other servers
+//! has ended the hold.
 
-use std::{future::ready, slice, sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt,
     future::join_all,
     stream::{FuturesUnordered, StreamExt},
 };
-use tokio::{
-    runtime::Handle,
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::{runtime::Handle, sync::watch, time::sleep};
 
-use super::vote::{Majority, PendingVote, ask, has_kept_its_data, majority, mark_new};
+use super::vote::{Majority, PendingVote, ask, majority};
 use crate::{
     domain::{LostReason, Mutex, Name, spread},
     engine::timing::NEXT_TICK,
@@ -30,7 +26,6 @@ use crate::{
         Lock, LockGuard, OnLoss, Release, RunOutcome, context_views, example, group_guard,
         run::{self, Loss},
     },
-    store::quorum::DataAge,
 };
 
 /// If a server has not granted the lock, the restorer requests it there again after about this
@@ -251,16 +246,11 @@ impl QuorumHold {
 
     /// Adds the grant of the vote, if it has one. If the hold has no grant of the server, requests
     /// the lock there again. A hold with a fixed lease is neither renewed nor requested again.
-    ///
-    /// If the server is new, it has lost its data, because a majority of the servers still have
-    /// theirs. So the client notes that the data of this server begins now.
     async fn keep(&self, mut asking: PendingVote) {
         loop {
-            let mut vote = asking.await;
-            mark_new(&self.members, slice::from_mut(&mut vote), DataAge::Note).await;
-            let (number, vote) = vote;
-            let (lock, granted) = (&self.members[number], Instant::now());
-            let ((ttl, is_renewed), grant) = (lock.terms(), vote.ok().and_then(|it| it.grant));
+            let (number, vote) = asking.await;
+            let (ttl, is_renewed) = self.members[number].terms();
+            let grant = vote.ok().and_then(|it| it.grant);
             let lost = {
                 let mut grants = self.grants.lock();
                 // If the majority ended before this grant, another client may have held the lock.
@@ -277,9 +267,7 @@ impl QuorumHold {
                         return;
                     }
                     self.grants.lock()[number] = None;
-                    let may_be_forced = is_renewed && reason == LostReason::NotOwned;
-                    let is_forced = may_be_forced && has_kept_its_data(lock, granted).await;
-                    if is_forced { ttl } else { Duration::ZERO }
+                    if reason == LostReason::NotOwned { ttl } else { Duration::ZERO }
                 }
             };
             if !is_renewed {
@@ -293,6 +281,8 @@ impl QuorumHold {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
     use crate::{Client, MemoryStore, QuorumClient};
 

@@ -11,10 +11,7 @@ mod vote;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use futures_util::{
-    future::join_all,
-    stream::{FuturesUnordered, StreamExt},
-};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep, timeout};
 
 pub use self::hold::{QuorumContext, QuorumGuard};
@@ -93,9 +90,7 @@ impl QuorumClient {
         let mut connecting: FuturesUnordered<_> = connecting.collect();
         let (mut connected, mut failed) = (0, vec![]);
         while connected < majority(clients.len()) {
-            let is_decided = is_majority_rejected(&failed, clients.len());
-            let next = if is_decided { None } else { connecting.next().await };
-            let Some((number, client)) = next else {
+            let Some((number, client)) = connecting.next().await else {
                 return Err(too_few_connected(failed, clients.len()));
             };
             match client {
@@ -149,28 +144,22 @@ impl QuorumClient {
     }
 }
 
-/// Returns whether the permanent errors alone leave no majority of `all` servers.
-fn is_majority_rejected(failed: &[(usize, Error)], all: usize) -> bool {
-    let permanent = failed.iter().filter(|(_, error)| !error.is_transient()).count();
-    all - permanent < majority(all)
-}
-
 /// Returns the error for a quorum of `all` servers if too many of them `failed`. The error names
 /// each failed server.
 fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
     failed.sort_by_key(|(number, _)| *number);
-    let permanent = is_majority_rejected(&failed, all);
-    let (mut reasons, mut first) = (String::new(), None);
+    let (mut rejected, mut reasons, mut first) = (0, String::new(), None);
     for (number, error) in &failed {
-        if let Error::Connect { server, reason, source, .. } = error {
+        if let Error::Connect { server, reason, permanent, source } = error {
             reasons += &format!("server {}, {server}: {reason}; ", number + 1);
+            rejected += usize::from(*permanent);
             first = first.or_else(|| source.clone());
         }
     }
     Error::Connect {
         server: format!("{} of {all} servers of the quorum", failed.len()),
         reason: reasons + &format!("at least {} servers must be reachable", majority(all)),
-        permanent,
+        permanent: all - rejected < majority(all),
         source: first,
     }
 }
@@ -308,30 +297,6 @@ impl QuorumLock {
                     timeout(spread(WAIT_AT_ONE_SERVER), self.members[number].acquire()).await;
                 granted = waited.ok().and_then(Result::ok).map(|guard| (number, guard));
             }
-        }
-    }
-
-    /// Releases the lock at each server that replies, no matter which owner holds the lock. Returns
-    /// at how many servers it was held.
-    ///
-    /// The holder notices the release at each server by its next renewal there, and reports the
-    /// loss when it has lost a majority. Another client may acquire the lock before that.
-    ///
-    /// # Errors
-    ///
-    /// The error of one server, if no server replied.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the release may have happened at all servers, at some or at none.
-    #[doc = example!(quorum:
-        "let guard = lock.acquire().await?;",
-        "assert!(lock.force_release().await? >= 2);")]
-    pub async fn force_release(&self) -> Result<usize> {
-        let mut freed = join_all(self.members.iter().map(Lock::force_release)).await;
-        match freed.iter().all(Result::is_err) {
-            true => freed.swap_remove(0).map(usize::from),
-            false => Ok(freed.into_iter().flatten().filter(|was_held| *was_held).count()),
         }
     }
 }

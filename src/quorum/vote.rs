@@ -23,6 +23,10 @@ use crate::{
 /// that one server that is down delays nobody for the whole command timeout.
 const VOTE_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// For how long a server counts as new after its first vote. During this time, several clients may
+/// use new servers at once.
+const NEW: Duration = Duration::from_secs(1);
+
 /// The number of a server, and its vote: the reply, or the error if the server did not reply in
 /// time or rejected the request.
 pub(super) type Vote = (usize, Result<Reply>);
@@ -32,17 +36,15 @@ pub(super) type Vote = (usize, Result<Reply>);
 pub(super) struct Reply {
     /// The grant. `None` if another owner holds the lock at the server.
     pub(super) grant: Option<LockGuard>,
-    /// For how long the server has had its data. `None` if the server does not know this time,
-    /// because the server is new or has lost its data.
-    data_age: Option<Duration>,
+    data: DataAge,
     lease: Duration,
 }
 
 impl Reply {
-    /// Returns whether the server is new, or has had its data for less than a lease. The server may
-    /// have lost the grant of a holder that still relies on this grant. So the vote must not count.
+    /// Returns whether the server has had its data for less than a lease. The server may have lost
+    /// the grant of a holder that still relies on this grant. So the vote must not count.
     fn is_young(&self) -> bool {
-        self.data_age.is_none_or(|time| time < self.lease)
+        self.data.age < self.lease
     }
 
     fn counts(&self) -> bool {
@@ -89,6 +91,11 @@ pub(super) fn ask(members: &[Lock], number: usize, granted: Option<LockGuard>) -
             Err(Error::silent(lock.name().clone(), format!("no reply within {VOTE_TIMEOUT:?}")))
         };
         let vote = timeout(VOTE_TIMEOUT, vote(&lock, granted)).await.unwrap_or_else(silent);
+        if vote.as_ref().is_ok_and(|reply| reply.data.age.is_zero()) {
+            tracing::warn!(target: "leasehold", lock = %lock.name(), position = number + 1,
+                "server of a quorum is new or lost its data: unless all servers are new, its vote \
+                 counts after one lease");
+        }
         if let Err(error) = &vote
             && !error.is_transient()
             && let Some(times) = REJECTED.once_more(Instant::now())
@@ -103,43 +110,29 @@ pub(super) fn ask(members: &[Lock], number: usize, granted: Option<LockGuard>) -
 /// Acquires the lock at one server, and then asks for how long the server has had its data.
 ///
 /// If the server restarts without its data between the two requests, it has lost the grant. The
-/// second request then finds a new server, so the vote does not count.
+/// second request then stores the present time, so the vote does not count.
 async fn vote(lock: &Lock, granted: Option<LockGuard>) -> Result<Reply> {
     let grant = match granted {
         Some(guard) => Some(guard),
         None => lock.try_acquire().await?,
     };
-    Ok(Reply { grant, data_age: data_age(lock, DataAge::Read).await?, lease: lock.terms().0 })
+    Ok(Reply { grant, data: data_age(lock, None).await?, lease: lock.terms().0 })
 }
 
-/// Returns whether the server has had its data since the moment `granted`. Returns `true` if the
-/// server does not reply in time.
-pub(super) async fn has_kept_its_data(lock: &Lock, granted: Instant) -> bool {
-    let age = timeout(VOTE_TIMEOUT, data_age(lock, DataAge::Read)).await;
-    let Ok(Ok(age)) = age else { return true };
-    age.is_some_and(|age| age >= granted.elapsed())
+async fn data_age(lock: &Lock, trusted: Option<DataAge>) -> Result<DataAge> {
+    lock.engine().ask(lock.name(), |store| quorum::data_age(store, trusted)).await
 }
 
-async fn data_age(lock: &Lock, request: DataAge) -> Result<Option<Duration>> {
-    lock.engine().ask(lock.name(), |store| quorum::data_age(store, request)).await
-}
-
-/// Stores at each new server since when it has had its data: from now on (`Note`), so that its
-/// votes count after a lease, or always (`Trust`). Use `Trust` only if all servers are new. If all
-/// servers lost their data at once, `Trust` permits a second holder: see `docs/guarantees.md`.
-pub(super) async fn mark_new(members: &[Lock], votes: &mut [Vote], request: DataAge) {
-    let new = votes.iter_mut().filter(|vote| is_new(vote));
-    join_all(new.map(|(number, vote)| async move {
-        let age = timeout(VOTE_TIMEOUT, data_age(&members[*number], request)).await;
-        // If the request fails, the next vote repeats it, because the server is still new.
-        let (Ok(Ok(age)), Ok(reply)) = (age, vote) else { return };
-        reply.data_age = age;
-        if let DataAge::Note = request {
-            // Another client may have noted an earlier time, but after the server lost the grant.
-            reply.data_age = Some(Duration::ZERO);
-            tracing::warn!(target: "leasehold",
-                lock = %members[*number].name(), position = *number + 1,
-                "server of a quorum is new or lost its data: its vote counts after one lease");
+/// Stores at all servers that they have always had their data. A server that has lost its data
+/// since its vote does not store this. If all servers lost their data at once, this permits a
+/// second holder: see `docs/guarantees.md`.
+async fn trust(members: &[Lock], votes: &mut [Vote]) {
+    join_all(votes.iter_mut().map(|(number, vote)| async move {
+        let Ok(reply) = vote else { return };
+        let trusted = data_age(&members[*number], Some(reply.data));
+        // If the request fails, the votes of this server count after one lease.
+        if let Ok(Ok(data)) = timeout(VOTE_TIMEOUT, trusted).await {
+            reply.data = data;
         }
     }))
     .await;
@@ -151,7 +144,7 @@ pub(super) async fn take_vote(
     mut granted: Option<(usize, LockGuard)>,
 ) -> Result<Majority, VoteFailure> {
     Handle::try_current().map_err(|_| Error::NoRuntime)?;
-    let (need, start) = (majority(members.len()), Instant::now());
+    let need = majority(members.len());
     let mut take = |number| granted.take_if(|(at, _)| *at == number).map(|(_, guard)| guard);
     let mut late: FuturesUnordered<_> =
         (0..members.len()).map(|number| ask(members, number, take(number))).collect();
@@ -162,13 +155,10 @@ pub(super) async fn take_vote(
         votes.push(vote);
     }
     // If all servers are new, they were probably just set up. If not all of them are new, the new
-    // ones may have lost their data. If the process was paused after the votes, another client may
-    // hold the lock now, and one of the servers may have lost its grant.
-    let is_recent = start.elapsed() < 2 * VOTE_TIMEOUT;
-    if late.is_empty() && is_recent && votes.iter().all(is_new) {
-        mark_new(members, &mut votes, DataAge::Trust).await;
+    // ones may have lost their data.
+    if late.is_empty() && votes.iter().all(is_new) {
+        trust(members, &mut votes).await;
     }
-    mark_new(members, &mut votes, DataAge::Note).await;
     match count(&votes) >= need {
         true => Ok((votes, late)),
         false => Err(failure_of(votes, members)),
@@ -189,7 +179,7 @@ fn count(votes: &[Vote]) -> usize {
 }
 
 fn is_new((_, vote): &Vote) -> bool {
-    vote.as_ref().is_ok_and(|reply| reply.data_age.is_none())
+    vote.as_ref().is_ok_and(|reply| reply.data.age < NEW)
 }
 
 /// Returns why no majority of the servers granted the lock, and drops the grants.
@@ -259,7 +249,7 @@ mod tests {
         let (one, other) = (of("one"), of("other"));
         // The clients connect before the servers become slow.
         for lock in one.iter().chain(&other) {
-            data_age(lock, DataAge::Read).await.unwrap();
+            data_age(lock, None).await.unwrap();
         }
         servers.iter().for_each(|server| server.delay(Delay::Fixed(ms(10)), Delay::None));
         let mut paused = pin!(take_vote(&one, None));
@@ -269,15 +259,16 @@ mod tests {
         assert!(take_vote(&other, None).await.is_ok());
         servers[2].forget_everything();
         assert!(paused.await.is_err());
-        let age = data_age(&other[2], DataAge::Read).await.unwrap();
-        assert!(age.is_none_or(|age| age < ms(1_000)), "{age:?}");
+        let data = data_age(&other[2], None).await.unwrap();
+        assert!(data.age < ms(1_000), "{data:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn vote_does_not_count_if_the_server_loses_its_data_meanwhile() {
         let (server, ms) = (Twin::new(0), Duration::from_millis);
         let lock = door(&server, "one");
-        data_age(&lock, DataAge::Trust).await.unwrap();
+        let data = data_age(&lock, None).await.unwrap();
+        data_age(&lock, Some(data)).await.unwrap();
         // The two requests of the vote arrive after 10 ms and after 20 ms.
         server.delay(Delay::Fixed(ms(10)), Delay::None);
         let (vote, ()) = tokio::join!(vote(&lock, None), async {

@@ -1,7 +1,7 @@
 //! A quorum lock on five servers, which stop, resume, reject requests, lose replies and lose their
-//! data, while an operator releases the lock by force.
+//! data.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
 use leasehold_twin::{Cut, Delay, Twin};
 use tokio::{
@@ -18,70 +18,19 @@ use crate::{
 };
 
 const SERVERS: usize = 5;
+const MAJORITY: usize = 3;
 const TTL: Duration = Duration::from_secs(10);
 const RUN_TIME: Duration = Duration::from_secs(120);
-/// A vote takes less than this time.
-const VOTE: Duration = Duration::from_secs(1);
 
 fn millis(range: Range<u64>) -> Duration {
     Duration::from_millis(fastrand::u64(range))
 }
 
-/// The latest work of a task.
-struct Work {
-    task: String,
-    held: QuorumContext,
-    granted: Instant,
-}
-
-/// The start and the end of a forced release.
-#[derive(Clone, Copy)]
-struct Forced {
-    start: Instant,
-    end: Instant,
-    /// Whether the lock was held at all servers. Then each hold from before `start` has ended.
-    was_whole: bool,
-}
-
-#[derive(Default)]
-struct Judge {
-    works: Vec<Work>,
-    forced: Option<Forced>,
-}
-
-impl Judge {
-    /// Checks that no task relies on a hold. After a forced release, the client of a hold notices
-    /// the loss within a *ttl*.
-    fn check_none(&self, when: &str) {
-        let (now, forced) = (Instant::now(), self.forced);
-        let noticing = forced.filter(|forced| now < forced.end + TTL + VOTE);
-        let excused = |it: &Work| noticing.is_some_and(|forced| it.granted < forced.end + VOTE);
-        let wrong = self.works.iter().filter(|work| work.held.is_held() && !excused(work));
-        let tasks: Vec<_> = wrong.map(|work| &work.task).collect();
-        assert!(tasks.is_empty(), "{when}, tasks {tasks:?} hold the lock");
-    }
-
-    fn begins(&mut self, task: &str, held: QuorumContext) {
-        self.works.retain(|work| work.task != task);
-        if held.is_held() {
-            self.check_none(&format!("while task {task} holds the lock"));
-            self.works.push(Work { task: task.to_owned(), held, granted: Instant::now() });
-        }
-    }
-
-    /// Returns whether the hold of the task has ended before the end of its work. After a forced
-    /// release, no fault follows for a *ttl*, so that the servers report it.
-    fn is_lost(&self, task: &str) -> bool {
-        let is_forced =
-            |work: &Work| self.forced.is_some_and(|it| it.was_whole && work.granted < it.start);
-        self.works.iter().any(|work| work.task == task && (!work.held.is_held() || is_forced(work)))
-    }
-}
-
 /// The servers, and what all tasks share.
 struct World {
     servers: Vec<Twin>,
-    judge: Mutex<Judge>,
+    /// Each task that has held the lock, and its latest hold.
+    holds: Mutex<BTreeMap<String, QuorumContext>>,
     trace: Arc<Trace>,
     /// Whether all locks have a fixed lease of one *ttl*.
     is_fixed: bool,
@@ -99,6 +48,24 @@ impl World {
         if self.is_fixed { lock.lease(TTL) } else { lock.ttl(TTL) }
     }
 
+    /// Checks that no task relies on a hold.
+    fn check_none(&self, when: &str) {
+        let holds = self.holds.lock();
+        let tasks: Vec<_> =
+            holds.iter().filter(|(_, held)| held.is_held()).map(|(task, _)| task).collect();
+        assert!(tasks.is_empty(), "{when}, tasks {tasks:?} hold the lock");
+    }
+
+    /// Returns how many servers have a hold of the client of this task.
+    fn grants_of(&self, task: &str) -> usize {
+        let client = task.split('/').next().unwrap();
+        let is_own = |(server, at): &(&Twin, usize)| {
+            let holds = server.hash("door").unwrap_or_default();
+            holds.iter().any(|(owner, _)| owner.starts_with(&format!("{client}-{at}:")))
+        };
+        self.servers.iter().zip(0..).filter(is_own).count()
+    }
+
     /// Acquires and releases the lock again and again. During each hold, checks that no other task
     /// relies on a hold. Returns the number of holds.
     async fn contend(self: Arc<Self>, task: String, lock: QuorumLock) -> u32 {
@@ -108,9 +75,13 @@ impl World {
             holds += 1;
             self.trace.log(|| format!("task {task} holds the lock"));
             let work = async |held: QuorumContext| {
-                self.judge.lock().begins(&task, held);
+                self.holds.lock().remove(&task);
+                if held.is_held() {
+                    self.check_none(&format!("while task {task} holds the lock"));
+                }
+                self.holds.lock().insert(task.clone(), held.clone());
                 sleep(millis(0..15_000)).await;
-                self.judge.lock().is_lost(&task)
+                !held.is_held() || self.grants_of(&task) < MAJORITY
             };
             let outcome = guard.run(work).await;
             self.trace.log(|| format!("task {task}: {outcome:?}"));
@@ -121,37 +92,18 @@ impl World {
         holds
     }
 
-    /// Causes one fault after the other, and sometimes a forced release before a fault.
-    async fn trouble(&self) {
-        let (until, operator) = (Instant::now() + RUN_TIME, self.lock("operator"));
-        // If a server lost its data during the first vote, it would look like a new server.
-        sleep(2 * VOTE).await;
-        while Instant::now() < until {
-            sleep(millis(500..8_000)).await;
-            if fastrand::u8(..3) == 0 {
-                let start = Instant::now();
-                let forced = |end, was_whole| {
-                    self.judge.lock().forced = Some(Forced { start, end, was_whole });
-                };
-                forced(start + TTL, false);
-                let freed = operator.force_release().await;
-                self.trace.log(|| format!("the lock is released by force: {freed:?}"));
-                forced(Instant::now(), freed.is_ok_and(|servers| servers == SERVERS));
-                sleep(TTL + VOTE).await;
-            }
-            self.fault().await;
-        }
-    }
-
-    /// One to three servers stop or lose their replies, or one server loses its data. In half of the
-    /// latter cases, two other servers reject every request before. If three servers stop for a
-    /// *ttl*, checks that no task relies on a hold.
+    /// One to three servers stop or lose their replies, or one or three servers lose their data. In
+    /// some of the latter cases, two other servers reject every request before. If three servers
+    /// stop for a *ttl*, checks that no task relies on a hold.
     async fn fault(&self) {
         let mut servers: Vec<_> = self.servers.iter().zip(0..SERVERS).collect();
         fastrand::shuffle(&mut servers);
         let kind = fastrand::usize(..4);
-        let number = if kind < 2 { fastrand::usize(1..=3) } else { 2 * fastrand::usize(..2) };
-        let (down, loser) = (&servers[1..=number], servers[0]);
+        let number =
+            if kind < 2 { fastrand::usize(1..=MAJORITY) } else { 2 * fastrand::usize(..2) };
+        let down = &servers[1..=number];
+        let losers =
+            if number == 0 && fastrand::bool() { &servers[..MAJORITY] } else { &servers[..1] };
         let pause = if number == 0 { Duration::ZERO } else { millis(100..25_000) };
         let name = ["stop", "lose their replies", "reject requests", "reject requests"][kind];
         let numbers: Vec<_> = down.iter().map(|(_, number)| number).collect();
@@ -164,20 +116,21 @@ impl World {
             }
         }
         sleep(pause).await;
-        if kind == 0 && number == 3 && pause >= TTL {
-            self.judge.lock().check_none("without a majority");
+        if kind == 0 && number == MAJORITY && pause >= TTL {
+            self.check_none("without a majority");
         }
         if kind >= 2 {
-            self.trace.log(|| format!("server {} loses its data", loser.1));
-            loser.0.forget_everything();
+            for (server, number) in losers {
+                self.trace.log(|| format!("server {number} loses its data"));
+                server.forget_everything();
+            }
         }
         for server in &self.servers {
             server.fail(None);
             server.resume();
         }
         if kind >= 2 {
-            // After this pause, no client relies on a hold that this server has lost. So at most
-            // one server at a time lacks such holds.
+            // After this pause, no client relies on a hold that these servers have lost.
             sleep(2 * TTL).await;
         }
     }
@@ -195,8 +148,8 @@ async fn live(trace: &Arc<Trace>) -> Result<(), String> {
     for server in servers.iter().filter(|_| is_slow) {
         server.delay(Delay::UpTo(millis(1..100)), Delay::UpTo(millis(1..100)));
     }
-    let (judge, trace) = (Mutex::default(), Arc::clone(trace));
-    let world = Arc::new(World { servers, judge, trace, is_fixed: fastrand::u8(..4) == 0 });
+    let (holds, trace) = (Mutex::default(), Arc::clone(trace));
+    let world = Arc::new(World { servers, holds, trace, is_fixed: fastrand::u8(..4) == 0 });
     let mut tasks = JoinSet::new();
     for number in 0..3 {
         let lock = world.lock(&number.to_string());
@@ -204,7 +157,13 @@ async fn live(trace: &Arc<Trace>) -> Result<(), String> {
             tasks.spawn(Arc::clone(&world).contend(format!("{number}/{task}"), lock.clone()));
         }
     }
-    world.trouble().await;
+    // If a server lost its data during the first vote, it would look like a new server.
+    sleep(Duration::from_secs(2)).await;
+    let until = Instant::now() + RUN_TIME;
+    while Instant::now() < until {
+        sleep(millis(500..8_000)).await;
+        world.fault().await;
+    }
     if tasks.join_all().await.into_iter().sum::<u32>() == 0 {
         return Err("no task ever held the lock".into());
     }

@@ -172,8 +172,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a server of a quorum that lost its data counts at once",
             edits: &[Edit {
                 file: "src/quorum/vote.rs",
-                from: "self.data_age.is_none_or(|time| time < self.lease)",
-                to: "self.data_age.is_none()",
+                from: "self.data.age < self.lease",
+                to: "self.data.age.is_zero()",
             }],
         },
     ),
@@ -206,9 +206,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a client that was paused after its votes trusts the new servers of a quorum",
             edits: &[Edit {
-                file: "src/quorum/vote.rs",
-                from: "start.elapsed() < 2 * VOTE_TIMEOUT",
-                to: "start.elapsed() < 200 * VOTE_TIMEOUT",
+                file: "src/store/redis/kinds/quorum/data_age.lua",
+                from: "if stored == ARGV[1] then",
+                to: "if ARGV[1] ~= '-1' then",
             }],
         },
     ),
@@ -233,12 +233,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 Edit {
                     file: "src/quorum/vote.rs",
                     from: "    let grant = match granted {\n",
-                    to: "    let data_age = data_age(lock, DataAge::Read).await?;\n    let grant = match granted {\n",
+                    to: "    let data = data_age(lock, None).await?;\n    let grant = match granted {\n",
                 },
                 Edit {
                     file: "src/quorum/vote.rs",
-                    from: "data_age: data_age(lock, DataAge::Read).await?,",
-                    to: "data_age,",
+                    from: "data: data_age(lock, None).await?,",
+                    to: "data,",
                 },
             ],
         },

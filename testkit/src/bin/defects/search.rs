@@ -17,6 +17,10 @@ const SOUND_SEEDS: u64 = 200;
 /// A test that takes longer has found its defect. Without a defect, no test takes this long.
 const LONGEST: Duration = Duration::from_secs(300);
 
+/// A simulation that takes longer has found nothing. If a seed hangs, the simulation itself reports
+/// this as a broken rule.
+const LONGEST_SIMULATION: Duration = Duration::from_secs(1_200);
+
 /// The test that found a defect, and how long it took.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -39,19 +43,20 @@ pub(crate) fn search(
         Finder::Unit(name) | Finder::Link(name) => (name.to_owned(), 0),
     };
     let of_link = matches!(finder, Finder::Link(_));
+    let is_simulation = matches!(finder, Finder::Simulation(_) | Finder::SimulationFrom(..));
+    let longest = if is_simulation { LONGEST_SIMULATION } else { LONGEST };
     let seeds = if number == 0 { SOUND_SEEDS } else { SEEDS };
     let run = Run { test: &test, of_link, seeds, base, number, included };
-    let run = program.run(&run, name, LONGEST);
+    let run = program.run(&run, name, longest);
     let (status, text_out) = run.map_err(|error| format!("{test}: {error}"))?;
-    let Some(status) = status else {
-        let after = format!("{} s without an end", LONGEST.as_secs());
-        return Ok(Some(Found { by: format!("`{test}`"), after }));
-    };
-    match finder {
-        Finder::Simulation(_) | Finder::SimulationFrom(..) => {
-            by_simulation(status.success(), &text_out, base)
+    match status {
+        Some(status) if is_simulation => by_simulation(status.success(), &text_out, base),
+        Some(status) => by_test(&test, status.success(), &text_out),
+        None if is_simulation => Err(format!("{test}: no result within {longest:?}")),
+        None => {
+            let after = format!("{} s without an end", longest.as_secs());
+            Ok(Some(Found { by: format!("`{test}`"), after }))
         }
-        Finder::Unit(_) | Finder::Link(_) => by_test(&test, status.success(), &text_out),
     }
 }
 
