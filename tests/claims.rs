@@ -34,9 +34,14 @@ pub(crate) fn claiming(jobs: &Queue<String>) -> JoinHandle<Result<Claim<String>>
     tokio::spawn(async move { jobs.claim().await })
 }
 
+/// Returns the claim of `waiter`, which must claim within `AT_ONCE`.
+async fn at_once(waiter: JoinHandle<Result<Claim<String>>>) -> Claim<String> {
+    timeout(AT_ONCE, waiter).await.expect("a worker claims at once").unwrap().unwrap()
+}
+
 /// Claims an element that is already in the queue, and reports it as done.
 async fn takes(jobs: &Queue<String>) -> String {
-    let claim = timeout(AT_ONCE, jobs.claim()).await.expect("a worker claims at once").unwrap();
+    let claim = at_once(claiming(jobs)).await;
     let element = claim.value().clone();
     assert_eq!(claim.done().await.unwrap(), Release::Released);
     element
@@ -91,17 +96,12 @@ async fn pushed_and_returned_elements_wake_a_waiter_at_once() {
     let last = waiters.pop().unwrap();
     let mut claims = vec![];
     for (waiter, element) in waiters.into_iter().zip(["a", "b", "c"]) {
-        claims.push(
-            timeout(AT_ONCE, waiter).await.expect("a worker claims at once").unwrap().unwrap(),
-        );
+        claims.push(at_once(waiter).await);
         assert_eq!(claims.last().unwrap().value(), element, "the tasks claim in order");
     }
     sleep(secs(60)).await;
     drop(claims.pop());
-    assert_eq!(
-        timeout(AT_ONCE, last).await.expect("a worker claims at once").unwrap().unwrap().value(),
-        "c"
-    );
+    assert_eq!(at_once(last).await.value(), "c");
 }
 
 /// The worker hangs, but its client lives and renews the leases.
@@ -118,7 +118,7 @@ async fn claim_of_a_hanging_worker_ends_after_max_hold() {
     let is_late = |it: &Release| matches!(it, Release::NotHeld { reason: LostReason::MaxHold, .. });
     // `done` reports the loss, and the element goes back at once.
     assert!(is_late(&second.done().await.unwrap()));
-    let next = timeout(AT_ONCE, next).await.expect("a worker claims at once").unwrap().unwrap();
+    let next = at_once(next).await;
     assert_eq!(next.value(), "b");
     // The other element goes back when its lease ends, and then belongs to another claim.
     let next = other.claim().await.unwrap();

@@ -43,12 +43,12 @@ pub(crate) enum Share {
 pub(crate) enum Ending {
     /// The element goes back to the head of the queue.
     Back,
-    /// The element that the claim took at `taken_at` is done. If the store executed the request for
+    /// The element that the claim took at this time is done. If the store executed the request for
     /// an element twice, the claim may now have another element, which goes back.
-    Done { taken_at: u64 },
-    /// The element that the claim took at `taken_at` is set aside, because the codec cannot read
-    /// it. Another element of the claim goes back, as for `Done`.
-    Aside { taken_at: u64 },
+    Done(u64),
+    /// The element that the claim took at this time is set aside, because no worker can read it.
+    /// Another element of the claim goes back, as for `Done`.
+    Aside(u64),
 }
 
 /// A claimed element of a queue.
@@ -56,6 +56,9 @@ pub(crate) enum Ending {
 pub(crate) struct Element {
     /// When a claim took the element, in microseconds since 1970 on the clock of the server.
     pub(crate) taken_at: u64,
+    /// The number of its bytes.
+    pub(crate) length: u64,
+    /// Its first bytes: all of them, unless it is too long for a reply.
     pub(crate) bytes: Vec<u8>,
 }
 

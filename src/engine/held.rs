@@ -152,7 +152,7 @@ impl Watch {
     }
 
     /// Records `ending`, which decides where the claimed element goes when the hold ends.
-    pub(crate) fn note_ending(&self, ending: Ending) {
+    pub(crate) fn note_ending(&self, ending: fn(u64) -> Ending) {
         self.hold.note_ending(ending);
     }
 

@@ -200,8 +200,8 @@ impl Hold {
     }
 
     /// Records `ending`, which decides where the claimed element goes when the hold ends.
-    pub(super) fn note_ending(&self, ending: Ending) {
-        self.state.lock().ending = Some(ending);
+    pub(super) fn note_ending(&self, ending: fn(u64) -> Ending) {
+        self.state.lock().ending = self.grant.element.as_ref().map(|it| ending(it.taken_at));
     }
 
     /// Returns the claim to release. If the hold was lost, its element does not count as done. If

@@ -77,11 +77,8 @@ impl<T, C> Queue<T, C> {
     lasts!("leasehold::Client", "queue::<String>", "claim", "worker");
 
     /// Sets how a waiting worker notices a new element. Default: by pub/sub messages, and by
-    /// requests at intervals, because Java sends no message after a push. So the worker notices an
-    /// element from Java after at most 0.32 s plus a round trip, or later if the server is slow.
-    ///
-    /// With [`WaitStrategy::Polling`], you set the interval of the requests, and the client does
-    /// not subscribe to messages.
+    /// requests at intervals, as [`claim`](Self::claim) describes. With [`WaitStrategy::Polling`],
+    /// you set the interval of the requests, and the client does not subscribe to messages.
     #[doc = setting_example!("leasehold::Client", "queue::<String>", ".wait_strategy(leasehold::WaitStrategy::PubSub)")]
     #[must_use]
     pub fn wait_strategy(self, wait_strategy: WaitStrategy) -> Self {
@@ -201,7 +198,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         "let claim = jobs.claim().await?;",
         "assert_eq!(claim.value(), \"a\");")]
     pub async fn claim(&self) -> Result<Claim<T>> {
-        self.open(self.lock.acquire().await).await
+        self.open(self.lock.acquire().await?).await
     }
 
     /// Claims the first element, waiting for at most `timeout`.
@@ -212,7 +209,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         "let none = jobs.claim_within(Duration::from_secs(5)).await;",
         "assert!(none.is_err_and(|error| error.is_busy()));")]
     pub async fn claim_within(&self, timeout: Duration) -> Result<Claim<T>> {
-        self.open(self.lock.acquire_within(timeout).await).await
+        self.open(self.lock.acquire_within(timeout).await?).await
     }
 
     /// Claims the first element by one request. Returns `None` if the queue is empty now.
@@ -220,10 +217,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
         the request timeout.")]
     #[doc = example!(jobs: "assert!(jobs.try_claim().await?.is_none());")]
     pub async fn try_claim(&self) -> Result<Option<Claim<T>>> {
-        match self.lock.try_acquire().await.transpose() {
-            Some(granted) => self.open(granted).await.map(Some),
-            None => Ok(None),
-        }
+        let Some(guard) = self.lock.try_acquire().await? else { return Ok(None) };
+        self.open(guard).await.map(Some)
     }
 
     /// Removes and returns the first element. Returns `None` if the queue is empty. Workers process
@@ -240,37 +235,30 @@ impl<T, C: Codec<T>> Queue<T, C> {
         "jobs.push(\"a\").await?;",
         "assert_eq!(jobs.pop().await?.as_deref(), Some(\"a\"));")]
     pub async fn pop(&self) -> Result<Option<T>> {
-        let Some(Claim { guard, value, taken_at }) = self.try_claim().await? else {
-            return Ok(None);
-        };
-        end(guard, Ending::Done { taken_at }).await?.into_result()?;
+        let Some(Claim { guard, value }) = self.try_claim().await? else { return Ok(None) };
+        end(guard, Ending::Done).await?.into_result()?;
         Ok(Some(value))
     }
 
-    /// Decodes the element of the claim `granted`. If the codec cannot read the element, it is set
-    /// aside. If the element was too long, the store has already set it aside.
-    async fn open(&self, granted: Result<Guard<Lock<Claimed>>>) -> Result<Claim<T>> {
+    /// Decodes the claimed element. If the codec cannot read the element, or if the element is too
+    /// long, it is set aside.
+    async fn open(&self, guard: Guard<Lock<Claimed>>) -> Result<Claim<T>> {
         let name = self.name();
-        let guard = match granted {
-            Err(Error::Refused { code, message, .. }) if code == queue::TOO_LONG => {
-                let error = coded::too_long(name, message);
-                warn_set_aside(name, &error);
-                return Err(error);
-            }
-            granted => granted?,
+        let missing = "the reply has a claim without its element";
+        let missing = || Error::silent(name.clone(), missing.to_owned());
+        let element = guard.watch().element().ok_or_else(missing)?;
+        let decoded = match element.length == element.bytes.len() as u64 {
+            true => coded::decode(name, &self.codec, &element.bytes),
+            false => Err(coded::too_long(name, format!("element of {} bytes", element.length))),
         };
-        let Some(element) = guard.watch().element().cloned() else {
-            let cause = "the reply has a claim without its element".to_owned();
-            return Err(Error::silent(name.clone(), cause));
-        };
-        let taken_at = element.taken_at;
-        let error = match coded::decode(name, &self.codec, &element.bytes) {
-            Ok(value) => return Ok(Claim { guard, value, taken_at }),
+        let error = match decoded {
+            Ok(value) => return Ok(Claim { guard, value }),
             Err(error) => error,
         };
-        let ended = end(guard, Ending::Aside { taken_at }).await;
+        let ended = end(guard, Ending::Aside).await;
         if matches!(ended, Ok(Release::Released)) {
-            warn_set_aside(name, &error);
+            tracing::warn!(target: "leasehold", queue = %name, %error,
+                "unreadable queue element set aside");
         } else {
             tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
                 "unreadable queue element not set aside yet: a retry follows");
@@ -298,7 +286,6 @@ impl<T, C: Codec<T>> Queue<T, C> {
 pub struct Claim<T> {
     guard: Guard<Lock<Claimed>>,
     value: T,
-    taken_at: u64,
 }
 
 /// The kind of lock whose hold is a claim.
@@ -333,7 +320,7 @@ impl<T> Claim<T> {
         "assert_eq!(claim.done().await?, leasehold::Release::Released);",
         "assert_eq!(jobs.claimed().await?, 0);")]
     pub async fn done(self) -> Result<Release> {
-        end(self.guard, Ending::Done { taken_at: self.taken_at }).await
+        end(self.guard, Ending::Done).await
     }
 
     /// Gives the element back to the head of the queue, for the next worker.
@@ -380,12 +367,7 @@ impl<T> Claim<T> {
     }
 }
 
-fn warn_set_aside(name: &Name, error: &Error) {
-    tracing::warn!(target: "leasehold", queue = %name, %error,
-        "unreadable queue element set aside");
-}
-
-async fn end(guard: Guard<Lock<Claimed>>, ending: Ending) -> Result<Release> {
+async fn end(guard: Guard<Lock<Claimed>>, ending: fn(u64) -> Ending) -> Result<Release> {
     guard.watch().note_ending(ending);
     guard.release().await
 }

@@ -88,11 +88,8 @@ async fn repeated_request_counts_once_and_gets_the_same_element(t: &Bench) {
     let first = take(t, &short).await;
     assert_eq!(take(t, &claim).await, first);
     sleep(2 * SHORT).await;
-    assert_eq!(
-        take(t, &wants(t, "q-again", LONG)).await.1,
-        "b",
-        "the repeated request renewed the first claim"
-    );
+    // The repeated request renewed the first claim.
+    assert_eq!(take(t, &wants(t, "q-again", LONG)).await.1, "b");
     assert_eq!(counts(t, &claim).await, (0, 2));
 }
 
@@ -103,7 +100,7 @@ async fn claim_ends_once_and_its_late_element_goes_back(t: &Bench) {
         let [claim, never] = [(); 2].map(|()| wants(t, name, LONG));
         push(t, &claim, &["a", "b"]).await;
         let (taken_at, _) = take(t, &claim).await;
-        let ending = if aside { Ending::Aside { taken_at } } else { Ending::Done { taken_at } };
+        let ending = if aside { Ending::Aside(taken_at) } else { Ending::Done(taken_at) };
         assert_eq!(end(t, &never, ending).await, GONE);
         for late in [false, false, true] {
             if late {
@@ -127,12 +124,12 @@ async fn expired_claims_go_back_in_order(t: &Bench) {
         assert_eq!(take(t, &wants(t, "q-expired", LONG)).await.1, element);
     }
     assert_eq!(counts(t, &next).await, (0, 4));
-    assert_eq!(end(t, &claims[0], Ending::Done { taken_at }).await, GONE);
+    assert_eq!(end(t, &claims[0], Ending::Done(taken_at)).await, GONE);
     assert_eq!(counts(t, &next).await, (0, 4), "the element belongs to another claim");
     // By a late request, the expired claim gets another element, which must go back.
     push(t, &next, &["e"]).await;
     assert_eq!(take(t, &claims[0]).await.1, "e");
-    assert_eq!(end(t, &claims[0], Ending::Done { taken_at }).await, GONE);
+    assert_eq!(end(t, &claims[0], Ending::Done(taken_at)).await, GONE);
     assert_eq!(counts(t, &next).await, (1, 4));
 }
 

@@ -14,8 +14,9 @@ use tokio::{
 use super::{
     book::Book,
     failovers::Failovers,
+    jobs,
     judge::Judge,
-    objects::{self, Subject, queue},
+    objects::{self, Subject},
     peer::Peer,
     permissions::Permissions,
     scenario::{Faults, Kind, Scenario, TIMEOUT},
@@ -121,7 +122,7 @@ impl World {
             site.all().iter().for_each(|server| log_commands(server, trace));
         }
         let names: Vec<Name> = match has_queue {
-            true => vec![queue::name()],
+            true => vec![jobs::name()],
             false => (0..scenario.names).map(name).collect(),
         };
         let judge = Judge::new(&site, trace, scenario, &names);
@@ -221,7 +222,7 @@ impl World {
 
     async fn take_the_rest(&self, book: &Book) -> Result<(), String> {
         let operator = Peer::connect(self.scenario.clients, &self.site, Permissions::All).await;
-        queue::take_the_rest(&Client::of(Arc::clone(&operator.engine)), book).await
+        jobs::take_the_rest(&Client::of(Arc::clone(&operator.engine)), book).await
     }
 
     async fn acquire_all(&self) -> Result<(), String> {
@@ -268,7 +269,7 @@ impl World {
         let keys: Vec<_> = match self.book {
             // The idempotency keys of a queue expire later. A promoted replica may still have keys
             // of a slot that has moved away. No client reads these keys.
-            Some(_) => self.site.of(&queue::name()).keys_without_ttl(),
+            Some(_) => self.site.of(&jobs::name()).keys_without_ttl(),
             None => self.site.masters().into_iter().flat_map(|server| server.keys()).collect(),
         };
         match keys.is_empty() {

@@ -1,13 +1,46 @@
-//! The record of the elements of a queue. Each element is pushed once.
+//! The elements of a queue: where the servers have them, and the record of what happened to them.
+//! Each element is pushed once.
 //!
 //! A failover may lose a push that not all replicas have. After a failover, an element that is done
 //! may be in the queue again. An element that all replicas have had is never lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use leasehold_twin::Twin;
+use tokio::time::Instant;
+
+use super::book::Book;
+use crate::{Client, domain::Name};
+
+/// The key of the queue, and the keys of its claims. The keys of the claims do not exist if no
+/// element is claimed.
+pub(super) const QUEUE: &str = "jobs";
+const CLAIMS: &str = "leasehold_queue__claims:{jobs}";
+const CLAIMANTS: &str = "leasehold_queue__claimants:{jobs}";
+pub(super) const KEYS: [&str; 3] = [QUEUE, CLAIMS, CLAIMANTS];
 
 /// Where a server has each element. The value is the owner of the claim, or empty if the element is
 /// in the queue.
 pub(super) type Places = BTreeMap<String, String>;
+
+pub(super) fn name() -> Name {
+    Name::new(QUEUE).unwrap()
+}
+
+/// Returns where a server has each element, and in how many milliseconds the first claim expires.
+pub(super) fn state(server: &Twin) -> (Option<Places>, i64) {
+    let waiting = server.list(QUEUE).unwrap_or_default();
+    let claims = server.hash(CLAIMS).unwrap_or_default();
+    let element = |claim: String| claim.split_once(':').unwrap().1.to_owned();
+    let claimed = claims.into_iter().map(|(owner, claim)| (element(claim), owner));
+    let places = waiting.into_iter().map(|it| (it, String::new())).chain(claimed).collect();
+    let first = server.zset(CLAIMANTS).and_then(|claimants| Some(claimants.first()?.1));
+    let ends = |millis: f64| i64::try_from(Duration::from_secs_f64(millis / 1e3).as_millis());
+    (Some(places), first.map_or(i64::MAX, |first| (ends(first).unwrap() - server.millis()).max(0)))
+}
 
 /// The elements, by their known state.
 #[derive(Default)]
@@ -89,4 +122,45 @@ impl Jobs {
         let mut lost = self.pushed.iter().filter(|(it, confirmed)| **confirmed && !known(it));
         lost.next().map_or(Ok(()), |(element, _)| Err(format!("{element} is lost")))
     }
+}
+
+impl Book {
+    /// Returns whether no failover has lost a write that a server executed after `since`. If the
+    /// result is `false`, callers look at the data of the servers.
+    pub(super) fn is_sure(&self, acknowledged: bool, since: Instant) -> bool {
+        self.judge.is_sure(&name(), acknowledged, since)
+    }
+
+    /// Returns whether a primary has the element. While the slot moves, any primary may have it.
+    pub(super) fn has(&self, element: &str) -> bool {
+        let mut all = self.site.masters().into_iter().filter_map(|it| state(&it).0);
+        all.any(|places| places.contains_key(element))
+    }
+
+    pub(super) fn takes(&self, element: &str, acknowledged: bool, since: Instant) {
+        let sure = self.is_sure(acknowledged, since);
+        self.checks(|known| known.jobs.is_taken(element, acknowledged, sure));
+    }
+
+    /// Records a failover. The old server had the elements `before`, and the new server has the
+    /// elements `after`. `repeats` says whether each client repeats a forgotten `done` in time.
+    pub(super) fn fails_over(&self, before: &Places, after: &Places, repeats: bool) {
+        let sure = self.is_sure(true, Instant::now());
+        self.checks(|known| known.jobs.forgets(before, after, repeats).filter(|_| sure));
+    }
+}
+
+/// Takes the remaining elements, and compares them with the record.
+pub(super) async fn take_the_rest(client: &Client, book: &Book) -> Result<(), String> {
+    let jobs = client.queue::<String>(QUEUE).unwrap();
+    let mut left = BTreeSet::new();
+    let since = Instant::now();
+    while let Some(element) = jobs.pop().await.map_err(|error| error.to_string())? {
+        book.takes(&element, false, since);
+        if !left.insert(element.clone()) {
+            return Err(format!("{element} is in the queue twice"));
+        }
+    }
+    book.held_up()?;
+    book.note(|known| known.jobs.are_whole(&left))
 }

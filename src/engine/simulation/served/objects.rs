@@ -36,7 +36,7 @@ mod barrier;
 mod latch;
 mod map;
 mod multi;
-pub(super) mod queue;
+mod queue;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -52,6 +52,7 @@ use super::{
     book::{Believes, Book, TrustedHold},
     facts,
     faults::FaultInjector,
+    jobs,
     judge::Judge,
     peer::Peer,
     permissions::Permissions,
@@ -463,7 +464,7 @@ impl World {
                 lock.run_within(LONGEST_RETRY, async |_held| self.book.count.into()).await
             }
             Subject::Queue => {
-                queue::take_the_rest(&client, &self.book).await?;
+                jobs::take_the_rest(&client, &self.book).await?;
                 Ok(self.book.count.into())
             }
             Subject::Map => {
@@ -497,7 +498,7 @@ impl World {
             "leasehold_barrier__members:{phase}",
             "leasehold_barrier__inside:{phase}",
         ];
-        let held = [&held[..], &MEMBERS, &queue::KEYS].concat();
+        let held = [&held[..], &MEMBERS, &jobs::KEYS].concat();
         let left = self.site.master().keys().into_iter().find(|key| held.contains(&key.as_str()));
         match left.or_else(|| endless.first().cloned()) {
             Some(left) => Err(format!("{left} is left on the server")),

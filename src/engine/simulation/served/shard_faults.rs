@@ -15,8 +15,8 @@ use tokio::time::sleep;
 
 use super::{
     book::Book,
+    jobs,
     judge::Judge,
-    objects::queue,
     peer::Peer,
     scenario::{Kind, Scenario},
     server_faults::ServerFaults,
@@ -104,7 +104,7 @@ impl ShardFault {
     pub(super) fn promote(&self, serves: Duration) {
         let (names, old) = (self.names(), self.primary());
         let state = |server: &Twin, name: &Name| match &self.book {
-            Some(_) => queue::state(server),
+            Some(_) => jobs::state(server),
             None => (server.hash(name.as_str()), server.pttl(name.as_str())),
         };
         let before: Vec<_> = names.iter().map(|name| state(&old, name)).collect();

@@ -5,18 +5,17 @@
 --                       element was taken, in microseconds since 1970 on the server's clock, with
 --                       sixteen digits
 --   KEYS[3]  claimants  zset {owner: milliseconds since 1970 when its lease ends}
---   KEYS[4]  aside      list of elements that were set aside
 --   ARGV[1]  owner      unique to this acquisition
 --   ARGV[2]  lease      in milliseconds
 --   ARGV[3]  channel    on which returned elements are announced
---   ARGV[4]  longest    bytes of the longest element that may be claimed
+--   ARGV[4]  longest    how many bytes of an element are returned
 --
---   {owner, claim}  granted. A repeated request of the same owner gets the same element and a fresh
---                   lease, so a lost reply is safe
---   {pttl}          the queue is empty; the first lease ends in pttl milliseconds (-1: no element
---                   is claimed)
---   TOOLONG         the head is longer than ARGV[4], so the script has set it aside, because a
---                   reply with this element would end the connection
+--   {owner, claim, bytes}  granted. `bytes` is the length of the element. A longer reply would end
+--                          the connection, so `claim` has only the first ARGV[4] bytes of the
+--                          element. A repeated request of the same owner gets the same element and
+--                          a fresh lease, so a lost reply is safe
+--   {pttl}                 the queue is empty; the first lease ends in pttl milliseconds (-1: no
+--                          element is claimed)
 --
 -- The script writes an element to its new place before it removes the element from the old place,
 -- so no element is lost. If the server rejects the removal, the script undoes the write. If the
@@ -54,27 +53,21 @@ if #expired > 0 then
     redis.pcall('PUBLISH', ARGV[3], '0')
 end
 
+local function granted(claim)
+    return {ARGV[1], string.sub(claim, 1, 17 + ARGV[4]), #claim - 17}
+end
+
 local claim = redis.call('HGET', KEYS[2], ARGV[1])
 local ends = string.format('%.0f', now + ARGV[2])
 if claim then
     redis.call('ZADD', KEYS[3], ends, ARGV[1])
-    return {ARGV[1], claim}
+    return granted(claim)
 end
 
 local element = redis.call('LINDEX', KEYS[1], '0')
 if not element then
     local first = redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')
     return {first[2] and math.max(1, first[2] - now) or -1}
-end
-
-if #element > tonumber(ARGV[4]) then
-    redis.call('RPUSH', KEYS[4], element)
-    local removed = redis.pcall('LPOP', KEYS[1])
-    if type(removed) == 'table' then
-        redis.call('RPOP', KEYS[4])
-        return removed
-    end
-    return redis.error_reply(string.format('TOOLONG element of %d bytes', #element))
 end
 
 claim = string.format('%016.0f:', time[1] * 1000000 + time[2]) .. element
@@ -86,4 +79,4 @@ if type(popped) == 'table' then
     redis.call('ZREM', KEYS[3], ARGV[1])
     return popped
 end
-return {ARGV[1], claim}
+return granted(claim)

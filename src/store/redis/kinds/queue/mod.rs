@@ -27,10 +27,6 @@ static ACQUIRE: LazyLock<Script> = script!("acquire");
 static PUSH: LazyLock<Script> = script!("../receipt", "push");
 static RELEASE: LazyLock<Script> = script!("../receipt", "release");
 
-/// The code by which `queue/acquire` reports that an element is too long to claim, and was set
-/// aside. The message has the length of the element.
-pub(crate) const TOO_LONG: &str = "TOOLONG";
-
 pub(in crate::store::redis) struct Queue;
 
 impl InRedis for Queue {
@@ -48,7 +44,7 @@ impl InRedis for Queue {
 
     async fn acquire(store: &RedisStore, claim: &Claim, _: Option<Place>) -> Reply<Verdict> {
         let name = claim.name();
-        let others = [&*keys::claims(name), &keys::claimants(name), &keys::aside(name)];
+        let others = [&*keys::claims(name), &keys::claimants(name)];
         let arguments =
             (claim.owner.as_str(), millis(claim.ttl), Self::channel(name), MAX_VALUE_BYTES);
         let request = Request::of(name, &ACQUIRE, &others, arguments);
@@ -59,8 +55,8 @@ impl InRedis for Queue {
     async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<ReleaseReply> {
         let (name, owner) = (claim.name(), claim.owner.as_str());
         let (ending, taken_at) = match claim.share {
-            Share::Element(Ending::Done { taken_at }) => ("done", taken_at),
-            Share::Element(Ending::Aside { taken_at }) => ("aside", taken_at),
+            Share::Element(Ending::Done(taken_at)) => ("done", taken_at),
+            Share::Element(Ending::Aside(taken_at)) => ("aside", taken_at),
             _ => ("back", 0),
         };
         let receipt = keys::receipt("queue", name, &claim.owner);
@@ -81,11 +77,14 @@ impl InRedis for Queue {
     }
 }
 
-/// Reads the reply to an acquisition: `{owner, claim}` or `{pttl}`.
+/// Reads the reply to an acquisition: `{owner, claim, bytes}` or `{pttl}`.
 fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply.as_sequence() {
-        Some([it, Value::BulkString(taken)]) if replies::text(it) == Some(claim.owner.as_str()) => {
+        Some([it, Value::BulkString(taken), length])
+            if replies::text(it) == Some(claim.owner.as_str()) =>
+        {
             let element = element(taken).ok_or_else(|| replies::unreadable(reply))?;
+            let element = Element { length: replies::number(length)?.unsigned_abs(), ..element };
             Ok(Verdict::Granted { token: None, element: Some(Arc::new(element)) })
         }
         _ => store.busy(reply, claim.name()),
@@ -96,7 +95,8 @@ fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, 
 pub(in crate::store::redis) fn element(claim: &[u8]) -> Option<Element> {
     let mut parts = claim.splitn(2, |byte| *byte == b':');
     let taken_at = str::from_utf8(parts.next()?).ok()?.parse().ok()?;
-    Some(Element { taken_at, bytes: parts.next()?.to_vec() })
+    let bytes = parts.next()?.to_vec();
+    Some(Element { taken_at, length: bytes.len() as u64, bytes })
 }
 
 /// Appends `elements`. Returns how many elements the queue then has. A repeated request with the
