@@ -14,7 +14,10 @@ use leasehold::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::common::{ms, secs};
+use crate::{
+    cancel::at_every_await,
+    common::{ms, secs},
+};
 
 const TTL: Duration = secs(30);
 
@@ -45,12 +48,6 @@ impl Setup {
     /// The lock at one server.
     fn plain(&self, server: usize) -> Lock {
         Client::with_store(&self.servers[server]).lock("door").unwrap()
-    }
-
-    async fn force_release(&self, servers: Range<usize>) {
-        for server in servers {
-            assert!(self.plain(server).force_release().await.unwrap());
-        }
     }
 
     async fn acquire(&self) -> QuorumGuard {
@@ -206,7 +203,7 @@ async fn run_reports_a_loss_that_a_silent_server_cannot_change() {
     let guard = setup.acquire().await;
     sleep(ms(100)).await;
     setup.stop(2..3);
-    setup.force_release(0..2).await;
+    assert!(setup.servers[..2].iter().all(|server| server.lose("door")));
     let _other = setup.acquire().await;
     let outcome = guard.run(async |_held| 42).await;
     let RunOutcome::CompletedAfterLoss { value: 42, .. } = outcome else { panic!("{outcome:?}") };
@@ -253,7 +250,9 @@ async fn holder_does_not_take_the_lock_back_after_a_forced_release() {
     sleep(secs(3)).await;
     is_down(1, secs(4)).await;
     sleep(secs(2)).await;
-    setup.force_release(0..3).await;
+    for server in 0..3 {
+        assert!(setup.plain(server).force_release().await.unwrap());
+    }
     releases(setup.acquire().await).await;
     let work = guard.run(async |held| held.lost().await);
     let outcome = tokio::time::timeout(2 * TTL, work).await.unwrap();
@@ -306,17 +305,13 @@ async fn server_that_lost_its_data_has_no_vote_for_one_lease() {
 #[tokio::test(start_paused = true)]
 async fn dropped_acquire_leaves_no_grant() {
     let setup = Setup::new(5);
-    for step in 0..40 {
+    let cuts = at_every_await(async |cut| {
         let lock = setup.lock();
-        let acquiring = tokio::spawn(async move { lock.acquire().await });
-        for _ in 0..step {
-            tokio::task::yield_now().await;
-        }
-        assert!(step < 39 || acquiring.is_finished(), "the last step drops a guard");
-        acquiring.abort();
-        drop(acquiring.await);
+        let is_acquired = cut.of(lock.acquire()).await.is_some();
         setup.is_held_at(0).await;
-    }
+        is_acquired
+    });
+    assert!(cuts.await > 0);
 }
 
 #[tokio::test(start_paused = true)]

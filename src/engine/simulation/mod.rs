@@ -32,6 +32,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::runtime::Builder;
+
 /// The number of seeds that each test runs by default.
 const FEW: u64 = 100;
 const FEW_DEPLOYED: u64 = 10;
@@ -56,6 +58,11 @@ fn run_seed(world: World, seed: u64, verbose: bool) -> Result<(), Broken> {
         Err(panic) => format!("it panicked: {}", panic_text(panic.as_ref())),
     };
     Err(Broken { seed, rule })
+}
+
+/// Runs `world` on this thread, in virtual time.
+fn in_virtual_time<T>(world: impl Future<Output = T>) -> T {
+    Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(world)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

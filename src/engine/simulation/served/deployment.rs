@@ -6,7 +6,6 @@ use std::{sync::Arc, time::Duration};
 use fastrand::Rng;
 use leasehold_twin::Delay;
 use tokio::{
-    runtime::Builder,
     task::JoinSet,
     time::{Instant, sleep},
 };
@@ -29,7 +28,10 @@ use super::{
 use crate::{
     Client,
     domain::Name,
-    engine::simulation::trace::{Trace, name},
+    engine::simulation::{
+        in_virtual_time,
+        trace::{Trace, name},
+    },
     store::QUEUE_KEPT_FOR,
 };
 
@@ -66,8 +68,7 @@ fn run(seed: u64, trace: &Arc<Trace>, found: Found) -> Result<(), String> {
     let mut chance = Rng::with_seed(seed);
     let scenario = draw(&mut chance);
     let server_faults = ServerFaults::draw(&scenario, &mut chance);
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async {
+    in_virtual_time(async {
         trace.log(|| format!("{scenario:?}, {server_faults:?}"));
         let site = found(chance.u64(..), scenario.replicas as usize, server_faults.lag());
         site.gossip(server_faults.gossip());

@@ -42,7 +42,6 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use leasehold_twin::{Delay, Twin};
 use tokio::{
-    runtime::Builder,
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -62,7 +61,10 @@ use super::{
 use crate::{
     Client, ReadWriteLock, Result,
     domain::Name,
-    engine::{held::Watch, simulation::trace::Trace},
+    engine::{
+        held::Watch,
+        simulation::{in_virtual_time, trace::Trace},
+    },
     store::QUEUE_KEPT_FOR,
 };
 
@@ -124,8 +126,7 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
     // that a dead process has closed stays closed.
     faults.deaths &= !matches!(subject, Subject::Semaphore | Subject::Latch);
     scenario.rounds = scenario.rounds.min(30);
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async {
+    in_virtual_time(async {
         trace.log(|| format!("{subject:?}: {scenario:?}"));
         World::new(subject, scenario, fails_over, &mut chance, trace).await.live(chance).await
     })

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use leasehold_twin::{Delay, Twin};
 use tokio::{
-    runtime::Builder,
     task::JoinSet,
     time::{Instant, sleep},
 };
@@ -21,7 +20,10 @@ use super::{
 };
 use crate::{
     domain::Name,
-    engine::simulation::trace::{Trace, name},
+    engine::simulation::{
+        in_virtual_time,
+        trace::{Trace, name},
+    },
     store::QUEUE_KEPT_FOR,
 };
 
@@ -41,8 +43,7 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
     fastrand::seed(seed);
     let mut chance = fastrand::Rng::with_seed(seed);
     let scenario = Scenario::draw(&mut chance);
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async {
+    in_virtual_time(async {
         trace.log(|| format!("{scenario:?}"));
         World::new(scenario, &mut chance, trace).await.live(chance).await
     })

@@ -201,14 +201,14 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "quorum::vote::tests::paused_client_does_not_trust_a_server_that_lost_its_data",
+            "quorum::vote::tests::server_that_lost_its_data_since_its_vote_is_not_trusted",
         ),
         Defect {
             says: "a client that was paused after its votes trusts the new servers of a quorum",
             edits: &[Edit {
                 file: "src/store/redis/kinds/quorum/data_age.lua",
-                from: "if stored == ARGV[1] then",
-                to: "if ARGV[1] ~= '-1' then",
+                from: "local trusted = since == tonumber(ARGV[1])",
+                to: "local trusted = ARGV[1] ~= '-1'",
             }],
         },
     ),

@@ -13,15 +13,11 @@
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local stored = redis.call('GET', KEYS[1])
-local since = tonumber(stored or nil)
-if stored == ARGV[1] then
-    since = 0
+local since = tonumber(redis.call('GET', KEYS[1]) or nil)
+local trusted = since == tonumber(ARGV[1])
 -- If the stored time is in the future, the clock was set back, and this time says nothing.
-elseif not since or since > now then
-    since = now
-end
-if since ~= tonumber(stored or nil) then
+if trusted or not since or since > now then
+    since = trusted and 0 or now
     redis.call('SET', KEYS[1], string.format('%.0f', since))
 end
 return {now - since, since}
