@@ -37,7 +37,8 @@ async fn work(url: &str, name: &str, ttl: Duration) -> Result<(), Box<dyn std::e
         match do_one(&jobs, &results).await {
             Ok(()) => {}
             Err(Error::Lost { reason, .. }) => println!("claim lost: {reason}"),
-            // the element was set aside, and a warning was logged
+            Err(Error::ShutDown) => return Ok(()),
+            // the element is set aside, and a warning was logged
             Err(Error::ValueTooLong { .. }) => {}
             // the store may be unreachable, and the job may be done twice
             Err(error) if error.is_transient() => {

@@ -352,7 +352,7 @@ pub enum Error {
         waited: Duration,
         /// The holder at the last request. A holder with a count of 0 does not hold `name`, but
         /// will be the next to acquire it. `None` for permits and latches, because the
-        /// store does not return their holders.
+        /// store does not return their holders, and for quorum locks.
         holder: Option<Holder>,
         /// Whether another guard of this client holds `name`. If so, the task may have waited for
         /// itself. The field is `false` if the other guard was released, and the store has not yet

@@ -181,6 +181,9 @@ async fn pop_removes_elements_in_order() {
     assert_eq!(images.pop().await.unwrap(), Some(vec![]));
     assert_eq!(images.pop().await.unwrap(), None);
     assert!(images.is_empty().await.unwrap());
+    let longest = vec![b'x'; 100_000];
+    images.push(&longest).await.unwrap();
+    assert_eq!(images.pop().await.unwrap(), Some(longest));
     let long = images.push(&vec![b'x'; 100_001]).await.unwrap_err().to_string();
     assert!(long.starts_with("element `xxx") && long.len() < 400, "{long}");
 }

@@ -294,5 +294,8 @@ async fn leader_value_that_is_too_long_is_refused() {
     assert!(matches!(error, Error::ValueTooLong { most: 65_536, .. }), "{error}");
     let leadership = election.campaign("x".repeat(64 * 1024)).await.unwrap();
     assert_eq!(election.leader().await.unwrap().unwrap().value().map(str::len), Some(65_536));
+    // A candidate gets the error before it waits.
+    let error = election.campaign("x".repeat(64 * 1024 + 1)).await.unwrap_err();
+    assert!(matches!(error, Error::ValueTooLong { .. }), "{error}");
     drop(leadership);
 }

@@ -58,6 +58,8 @@ async fn quorum_lock_survives_two_killed_or_stopped_servers() {
         let other = five.lock().await;
         let error = other.acquire_within(secs(1)).await.unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+        // Until the waiter that timed out has left the wait queues, the lock may be reserved for it.
+        sleep(secs(1)).await;
         let start = Instant::now();
         assert_eq!(guard.release().await.unwrap(), Release::Released);
         let guard = other.acquire().await.unwrap();
@@ -112,6 +114,8 @@ async fn quorum_connects_to_three_of_five_servers() {
     let lock = five.lock().await;
     assert!(lock.acquire_within(secs(1)).await.is_ok());
     five.servers[2].stop();
+    let unavailable = lock.try_acquire().await.unwrap_err().to_string();
+    assert!(unavailable.contains("connection refused"), "{unavailable}");
     let error = QuorumClient::connect(five.servers.each_ref().map(Redis::url)).await.unwrap_err();
     assert!(matches!(error, Error::Connect { permanent: false, .. }), "{error}");
     let mut text = "cannot connect to 3 of 5 servers of the quorum: ".to_owned();
@@ -120,7 +124,6 @@ async fn quorum_connects_to_three_of_five_servers() {
         text += &format!("server {number}, 127.0.0.1:{}: {reason}; ", server.port());
     }
     assert_eq!(error.to_string(), text + "at least 3 servers must be reachable");
-    assert!(std::error::Error::source(&error).is_some());
     for urls in [["redis://127.0.0.1:1"; 2], ["redis://127.0.0.1:1", "redis://127.0.0.1:x"]] {
         assert!(matches!(QuorumClient::connect(urls).await, Err(Error::Url(_))));
     }

@@ -89,7 +89,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
     }
 }
 
-/// A [`Claim`](crate::Claim) for threads.
+/// A [`Claim`](crate::Claim) for threads. It can move to another thread. During long work, check
+/// [`is_held`](Self::is_held).
 #[doc = thread_example!("let jobs = client.queue::<String>(\"jobs\")?;":
     "jobs.push(\"a\")?;",
     "jobs.claim()?.done()?.into_result()?;")]

@@ -54,7 +54,7 @@ pub(crate) async fn within<T>(
 }
 
 /// Returns the failure of a request that got no reply within `limit`.
-pub(super) fn nothing_came(limit: Duration) -> Failure {
+pub(crate) fn nothing_came(limit: Duration) -> Failure {
     Failure::unanswered(format!("timed out after {limit:?}"))
 }
 

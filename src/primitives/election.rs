@@ -92,6 +92,18 @@ impl Election {
     }
 }
 
+/// Returns the value of a candidate, or an error if it is too long.
+fn checked_value(name: &Name, value: impl Into<String>) -> Result<String> {
+    let value = value.into();
+    match value.len() > MOST_VALUE {
+        true => {
+            let (name, what) = (name.clone(), "value".to_owned());
+            Err(Error::ValueTooLong { name, what, most: MOST_VALUE })
+        }
+        false => Ok(value),
+    }
+}
+
 /// Methods of a candidate.
 impl Election {
     /// Waits until this candidate leads, and publishes `value`, for example its address.
@@ -111,7 +123,8 @@ impl Election {
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "assert_eq!(leadership.term(), 1);")]
     pub async fn campaign(&self, value: impl Into<String>) -> Result<Leadership> {
-        Leadership::begin(self.lock.acquire().await?, value.into()).await
+        let value = checked_value(self.name(), value)?;
+        Leadership::begin(self.lock.acquire().await?, value).await
     }
 
     /// Does what [`campaign`](Self::campaign) does, but waits for at most `timeout`.
@@ -134,10 +147,10 @@ impl Election {
         value: impl Into<String>,
         timeout: Duration,
     ) -> Result<Leadership> {
-        let since = Instant::now();
+        let (value, since) = (checked_value(self.name(), value)?, Instant::now());
         let guard = self.lock.acquire_in_time(checked_timeout(timeout)?).await?;
         let limit = timeout.saturating_sub(since.elapsed());
-        let begun = tokio::time::timeout(limit, Leadership::begin(guard, value.into())).await;
+        let begun = tokio::time::timeout(limit, Leadership::begin(guard, value)).await;
         begun.unwrap_or_else(|_| Err(self.unpublished(limit, since.elapsed())))
     }
 
@@ -167,8 +180,9 @@ impl Election {
         "assert!(leadership.is_some());",
         "assert!(election.try_campaign(\"10.0.0.2:8080\").await?.is_none());")]
     pub async fn try_campaign(&self, value: impl Into<String>) -> Result<Option<Leadership>> {
+        let value = checked_value(self.name(), value)?;
         match self.lock.try_acquire().await? {
-            Some(guard) => Leadership::begin(guard, value.into()).await.map(Some),
+            Some(guard) => Leadership::begin(guard, value).await.map(Some),
             None => Ok(None),
         }
     }
@@ -311,11 +325,8 @@ impl Leadership {
         "let leader = election.leader().await?;",
         "assert_eq!(leader.as_ref().and_then(|it| it.value()), Some(\"ready\"));")]
     pub async fn proclaim(&self, value: impl Into<String>) -> Result<()> {
-        let (watch, term, value) = (self.guard.watch(), self.term(), value.into());
-        if value.len() > MOST_VALUE {
-            let (name, what) = (self.guard.name().clone(), "value".to_owned());
-            return Err(Error::ValueTooLong { name, what, most: MOST_VALUE });
-        }
+        let value = checked_value(self.guard.name(), value)?;
+        let (watch, term) = (self.guard.watch(), self.term());
         let proclaim = |store| election::proclaim(store, watch.claim(), term, &value);
         watch.change(proclaim).await
     }

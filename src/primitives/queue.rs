@@ -147,7 +147,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
 
     /// Appends several elements in order by one request. Appends all of them, or none.
     ///
-    /// While the server appends the elements, it executes no other command.
+    /// While the server appends the elements, it executes no other command. A request of many
+    /// megabytes also delays the renewals of this client, so pass fewer elements if they are long.
     #[doc = like!("push" and "[`Error::TooMany`] if there are more than 10,000 elements: push them \
         in several calls.", "As for [`push`](Self::push).")]
     #[doc = example!(jobs:
@@ -186,8 +187,9 @@ impl<T, C: Codec<T>> Queue<T, C> {
     ///
     /// As for [`Lock::acquire`]. [`Error::Codec`] if the codec cannot read the element, and
     /// [`Error::ValueTooLong`] if the element has more than 100,000 bytes. Only Java can push such
-    /// an element. After either error, the element is in the list `leasehold_queue__aside:{NAME}`,
-    /// so that it is not lost and does not block the queue. The worker can claim the next element.
+    /// an element. In both cases, the call also moves the element to the list
+    /// `leasehold_queue__aside:{NAME}`, so that it is not lost and does not block the queue. If this
+    /// request fails, a background task repeats it. The worker can claim the next element.
     ///
     /// # Cancel safety
     ///
@@ -228,8 +230,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
     /// A pop sends two requests: the first request claims the element, and the second request ends
     /// the claim as [`done`](Claim::done).
     #[doc = like!("try_claim" and "After [`Error::Unavailable`], an element may have been removed, \
-        and is then lost. [`Error::Lost`] if the claim was lost between the two requests. In this \
-        case, the element is back in the queue.",
+        and is then lost. [`Error::Lost`] if the claim was lost between the two requests. The \
+        element then goes back to the queue, unless Redis has lost it.",
         "If the future is dropped, an element may have been removed, and is then lost.")]
     #[doc = example!(jobs:
         "jobs.push(\"a\").await?;",
@@ -303,14 +305,14 @@ impl<T> Claim<T> {
     /// Removes the element permanently, because the work is done.
     ///
     /// After [`Release::Released`], no other worker gets the element. [`Release::NotHeld`] means
-    /// that the claim was lost before this call. In this case, the element has gone back to the
-    /// queue, and another worker processes it again. The result is correct even if a reply is lost
-    /// and the client retries the request.
+    /// that the claim was lost before this call. The element then goes back to the queue, and another
+    /// worker processes it again, unless Redis has lost it. The result is correct even if a reply is
+    /// lost and the client retries the request.
     ///
     /// # Errors
     ///
     /// As for [`Guard::release`]. After [`Error::Unavailable`], a background task continues to
-    /// remove the element.
+    /// remove the element until the lease ends.
     ///
     /// # Cancel safety
     ///

@@ -8,7 +8,7 @@
 //! force. So the restorer first waits for one *ttl*. By then, a forced release at the other servers
 //! has ended the hold.
 
-use std::{future::ready, sync::Arc, time::Duration};
+use std::{future, sync::Arc, task::Poll, time::Duration};
 
 use futures_util::{
     FutureExt,
@@ -56,7 +56,7 @@ impl QuorumGuard {
         let hold = Arc::new(QuorumHold { members, grants, over: watch::Sender::new(None) });
         let (restored, mut over) = (Arc::clone(&hold), hold.over.subscribe());
         tokio::spawn(async move {
-            let votes = votes.into_iter().map(|vote| ready(vote).boxed()).chain(late);
+            let votes = votes.into_iter().map(|vote| future::ready(vote).boxed()).chain(late);
             tokio::select! {
                 // The hold may have ended before this task was polled for the first time.
                 biased;
@@ -81,7 +81,7 @@ impl QuorumGuard {
         |_| OnLoss::Cancel,
         "If the hold is lost, the future of the work is dropped at its current await.",
         LostReason = |(_, reason)| reason,
-        "why it ended at the server whose loss broke the majority.";
+        "why it ended at one of the servers.";
         "let guard = lock.lease(Duration::from_secs(60)).acquire().await?;",
         "assert_eq!(guard.lost().await, leasehold::LostReason::Expired);"
     );
@@ -188,7 +188,8 @@ struct QuorumHold {
 }
 
 impl QuorumHold {
-    /// Waits until the hold has ended. The runtime of the restorer may have been shut down, so a
+    /// Waits until the hold has ended. Each poll first reads the clock, because the timers may be
+    /// late after a pause of the process. The runtime of the restorer may have been shut down, so a
     /// timer also ends the wait when the leases end. Without a runtime, there is no timer.
     fn named_loss(self: &Arc<Self>) -> impl Future<Output = Loss> + Send + use<> {
         let (hold, mut over) = (Arc::clone(self), self.over.subscribe());
@@ -200,6 +201,10 @@ impl QuorumHold {
                 };
                 tokio::select! {
                     biased;
+                    () = future::poll_fn(|_| match hold.time_left() {
+                        Ok(_) => Poll::Pending,
+                        Err(_) => Poll::Ready(()),
+                    }) => {}
                     _ = over.wait_for(Option::is_some) => {}
                     () = async { sleep(left + NEXT_TICK).await },
                         if Handle::try_current().is_ok() => {}
@@ -232,8 +237,8 @@ impl QuorumHold {
     /// Ends the hold, and returns its grants in reverse order: the grant of the first server comes
     /// last.
     ///
-    /// Waiters wait at the first server at which the lock is held, so that server releases last.
-    /// When its release wakes a waiter, the lock is already free at the other servers.
+    /// Waiters wait at the first server at which the lock is held. So the release is sent to this
+    /// server last. When it wakes a waiter, the lock is usually free at the other servers.
     fn close(&self, reason: LostReason) -> Vec<LockGuard> {
         let mut grants = self.grants.lock();
         self.end(reason);

@@ -148,19 +148,18 @@ impl QuorumClient {
 /// each failed server.
 fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
     failed.sort_by_key(|(number, _)| *number);
-    let (mut rejected, mut reasons, mut first) = (0, String::new(), None);
+    let (mut rejected, mut reasons) = (0, String::new());
     for (number, error) in &failed {
-        if let Error::Connect { server, reason, permanent, source } = error {
+        if let Error::Connect { server, reason, permanent, .. } = error {
             reasons += &format!("server {}, {server}: {reason}; ", number + 1);
             rejected += usize::from(*permanent);
-            first = first.or_else(|| source.clone());
         }
     }
     Error::Connect {
         server: format!("{} of {all} servers of the quorum", failed.len()),
         reason: reasons + &format!("at least {} servers must be reachable", majority(all)),
         permanent: all - rejected < majority(all),
-        source: first,
+        source: None,
     }
 }
 
@@ -201,7 +200,7 @@ impl QuorumLock {
     }
 
     /// Sets a fixed lease, which is never renewed: see [`Lock::lease`]. All clients of a name must
-    /// use the same lease.
+    /// use the same lease. If a server has lost its data, its vote counts only after this lease.
     #[doc = example!(quorum: "let lock = lock.lease(Duration::from_secs(60));")]
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
@@ -291,11 +290,13 @@ impl QuorumLock {
                 sleep(backoff.next(BACKOFF)).await;
             }
             if let Some(number) = failure.busy_at {
-                // Ignores an error of this server. If no majority is possible without this server,
-                // the next vote returns the error.
-                let waited =
-                    timeout(spread(WAIT_AT_ONE_SERVER), self.members[number].acquire()).await;
-                granted = waited.ok().and_then(Result::ok).map(|guard| (number, guard));
+                let waiting = self.members[number].acquire();
+                match timeout(spread(WAIT_AT_ONE_SERVER), waiting).await {
+                    // Ignores an error of this server. If no majority is possible without this
+                    // server, the next vote returns the error.
+                    Ok(waited) => granted = waited.ok().map(|guard| (number, guard)),
+                    Err(_) => backoff = Backoff::default(),
+                }
             }
         }
     }

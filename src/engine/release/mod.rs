@@ -68,7 +68,10 @@ impl Engine {
         });
         // The hold ends before the request, because the store may grant the lock to another client
         // after the release.
-        let counts = hold.end(LostReason::Released, now).is_ok();
+        let ended = hold.end(LostReason::Released, now);
+        let counts = ended.is_ok();
+        // Another thread may have ended the hold since `believed` was true.
+        let believed = believed.and_then(|left| ended.map(|()| left));
         let unanswered = OnDrop::new(|| {
             if counts {
                 hold.counts(Ended::Unanswered, self.core.clock.now());
@@ -313,7 +316,7 @@ mod tests {
 
     use crate::{
         Client, LockGuard, Release, RunOutcome,
-        domain::{Identity, Mutex},
+        domain::{Ending, Identity, Mutex},
         engine::{Engine, clock::Clock, tasks::here},
         store::redis::{Connector, RedisStore, Settings},
     };
@@ -335,6 +338,28 @@ mod tests {
         let client = Client::of(engine);
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
         (client, guard)
+    }
+
+    /// Former bug: another thread ended the claim after `done` had looked at it. Then `done` gave the
+    /// element back, and returned `Released`.
+    #[tokio::test(start_paused = true)]
+    async fn done_reports_a_claim_that_ends_while_done_begins() {
+        let engine = Engine::on(&crate::MemoryStore::new(), "one");
+        let jobs = Client::of(Arc::clone(&engine)).queue::<String>("jobs").unwrap();
+        for is_shut_down in [true, false] {
+            jobs.push("a").await.unwrap();
+            let claim = jobs.claim().await.unwrap();
+            claim.watch().note_ending(Ending::Done);
+            let (hold, now) = (claim.watch().hold(), engine.core.clock.now());
+            let believed = hold.remaining(now);
+            match is_shut_down {
+                true => assert!(engine.take_back(hold)),
+                false => hold.end(LostReason::MaxHold, now).unwrap(),
+            }
+            let release = engine.free(hold, believed, now).await.unwrap();
+            assert_eq!(jobs.pop().await.unwrap().as_deref(), Some("a"));
+            assert!(matches!(release, ReleaseResult::Lost { .. }));
+        }
     }
 
     /// Former bug: a new server that never had the hold replied `NotHeld`. The client took this

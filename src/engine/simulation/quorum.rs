@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// One to three servers stop or lose their replies, or one or three servers lose their data. In
+    /// One to three servers stop or lose their replies, or one to three servers lose their data. In
     /// some of the latter cases, two other servers reject every request before. If three servers
     /// stop for a *ttl*, checks that no task relies on a hold.
     async fn fault(&self) {
@@ -97,7 +97,7 @@ impl World {
         let kind = fastrand::usize(..4).min(2);
         let number =
             if kind < 2 { fastrand::usize(1..=MAJORITY) } else { 2 * fastrand::usize(..2) };
-        let losers = if number == 0 && fastrand::bool() { MAJORITY } else { 1 };
+        let losers = if number == 0 { fastrand::usize(1..=MAJORITY) } else { 1 };
         let pause = if number == 0 { Duration::ZERO } else { millis(100..25_000) };
         for (server, number) in &servers[1..=number] {
             let name = ["stops", "loses its replies", "rejects requests"][kind];
