@@ -755,22 +755,3 @@ async fn run_reports_a_loss_during_a_pause_of_the_process() {
         }
     }
 }
-
-/// Former bug: the work of a quorum hold continued until a timer ran.
-#[tokio::test]
-async fn work_stops_at_its_first_await_after_a_pause() {
-    let (lease, pause) = (Duration::from_millis(40), Duration::from_millis(60));
-    let clients = [(); 3].map(|()| Client::in_memory());
-    let lock = clients[0].lock("alone").unwrap().lease(lease);
-    let quorum = QuorumClient::of(clients).unwrap().lock("job").unwrap().lease(lease);
-    let work = async || {
-        std::thread::sleep(pause);
-        tokio::task::yield_now().await;
-    };
-    let alone = lock.acquire().await.unwrap().run(async |_held| work().await).await;
-    let of_quorum = quorum.acquire().await.unwrap().run(async |_held| work().await).await;
-    for outcome in [alone, of_quorum] {
-        let RunOutcome::Cancelled { reason, .. } = outcome else { panic!("{outcome:?}") };
-        assert_eq!(reason, LostReason::Expired);
-    }
-}

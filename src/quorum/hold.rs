@@ -8,7 +8,7 @@
 //! force. So the restorer first waits for one *ttl*. By then, a forced release at the other servers
 //! has ended the hold.
 
-use std::{future, sync::Arc, task::Poll, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt,
@@ -56,7 +56,7 @@ impl QuorumGuard {
         let hold = Arc::new(QuorumHold { members, grants, over: watch::Sender::new(None) });
         let (restored, mut over) = (Arc::clone(&hold), hold.over.subscribe());
         tokio::spawn(async move {
-            let votes = votes.into_iter().map(|vote| future::ready(vote).boxed()).chain(late);
+            let votes = votes.into_iter().map(|vote| ready(vote).boxed()).chain(late);
             tokio::select! {
                 // The hold may have ended before this task was polled for the first time.
                 biased;
@@ -188,8 +188,7 @@ struct QuorumHold {
 }
 
 impl QuorumHold {
-    /// Waits until the hold has ended. Each poll first reads the clock, because the timers may be
-    /// late after a pause of the process. The runtime of the restorer may have been shut down, so a
+    /// Waits until the hold has ended. The runtime of the restorer may have been shut down, so a
     /// timer also ends the wait when the leases end. Without a runtime, there is no timer.
     fn named_loss(self: &Arc<Self>) -> impl Future<Output = Loss> + Send + use<> {
         let (hold, mut over) = (Arc::clone(self), self.over.subscribe());
@@ -201,10 +200,6 @@ impl QuorumHold {
                 };
                 tokio::select! {
                     biased;
-                    () = future::poll_fn(|_| match hold.time_left() {
-                        Ok(_) => Poll::Pending,
-                        Err(_) => Poll::Ready(()),
-                    }) => {}
                     _ = over.wait_for(Option::is_some) => {}
                     () = async { sleep(left + NEXT_TICK).await },
                         if Handle::try_current().is_ok() => {}
