@@ -342,8 +342,8 @@ pub enum Error {
         most: u32,
     },
 
-    /// The timeout elapsed while another owner held `name`, while too few permits were free, or
-    /// while a latch was closed.
+    /// The timeout elapsed while another owner held `name`, while too few permits were free, while a
+    /// latch was closed, or while a queue was empty.
     #[error("timed out after {waited:?} waiting for `{name}`{}", why(holder.as_ref(), *by_this_client, *unset))]
     TimedOut {
         /// The name that the caller waited for.

@@ -369,7 +369,7 @@ pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
         (
             found.set_aside > 0,
             "elements were set aside",
-            "no worker can use these elements, which are unreadable or too long; to read them: \
+            "a worker could not read these elements, or they are too long; to read them: \
              redis-cli LRANGE ASIDE 0 9; to put the first one back: \
              redis-cli LMOVE ASIDE NAME LEFT RIGHT",
         ),

@@ -69,9 +69,9 @@ impl Engine {
         // The hold ends before the request, because the store may grant the lock to another client
         // after the release.
         let ended = hold.end(LostReason::Released, now);
-        let counts = ended.is_ok();
         // Another thread may have ended the hold since `believed` was true.
         let believed = believed.and_then(|left| ended.map(|()| left));
+        let counts = ended.is_ok();
         let unanswered = OnDrop::new(|| {
             if counts {
                 hold.counts(Ended::Unanswered, self.core.clock.now());

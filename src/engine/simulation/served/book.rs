@@ -7,9 +7,16 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{entries::Entries, facts::untrue, jobs::Jobs, judge::Judge, peer::Peer, site::Site};
+use super::{
+    entries::Entries,
+    facts::untrue,
+    jobs::{self, Jobs, Places},
+    judge::Judge,
+    peer::Peer,
+    site::Site,
+};
 use crate::{
-    Arrived,
+    Arrived, Client,
     domain::{Kind, Owner},
     engine::{
         held::Watch,
@@ -193,5 +200,47 @@ pub(super) struct Believes {
 impl Drop for Believes {
     fn drop(&mut self) {
         self.book.note(|known| known.trusted_holds.remove(&self.number));
+    }
+}
+
+/// The elements of a queue.
+impl Book {
+    /// Returns whether no failover has lost a write that a server executed after `since`. If the
+    /// result is `false`, callers look at the data of the servers.
+    pub(super) fn is_sure(&self, acknowledged: bool, since: Instant) -> bool {
+        self.judge.is_sure(&jobs::name(), acknowledged, since)
+    }
+
+    /// Returns whether a primary has the element. While the slot moves, any primary may have it.
+    pub(super) fn has(&self, element: &str) -> bool {
+        let mut all = self.site.masters().into_iter().filter_map(|it| jobs::state(&it).0);
+        all.any(|places| places.contains_key(element))
+    }
+
+    pub(super) fn takes(&self, element: &str, acknowledged: bool, since: Instant) {
+        let sure = self.is_sure(acknowledged, since);
+        self.checks(|known| known.jobs.is_taken(element, acknowledged, sure));
+    }
+
+    /// Records a failover. The old server had the elements `before`, and the new server has the
+    /// elements `after`. `repeats` says whether each client repeats a forgotten `done` in time.
+    pub(super) fn fails_over(&self, before: &Places, after: &Places, repeats: bool) {
+        let sure = self.is_sure(true, Instant::now());
+        self.checks(|known| known.jobs.forgets(before, after, repeats).filter(|_| sure));
+    }
+
+    /// Takes the remaining elements, and compares them with the record.
+    pub(super) async fn take_the_rest(&self, client: &Client) -> Result<(), String> {
+        let jobs = client.queue::<String>(jobs::QUEUE).unwrap();
+        let mut left = BTreeSet::new();
+        let since = Instant::now();
+        while let Some(element) = jobs.pop().await.map_err(|error| error.to_string())? {
+            self.takes(&element, false, since);
+            if !left.insert(element.clone()) {
+                return Err(format!("{element} is in the queue twice"));
+            }
+        }
+        self.held_up()?;
+        self.note(|known| known.jobs.are_whole(&left))
     }
 }

@@ -223,7 +223,7 @@ impl World {
 
     async fn take_the_rest(&self, book: &Book) -> Result<(), String> {
         let operator = Peer::connect(self.scenario.clients, &self.site, Permissions::All).await;
-        jobs::take_the_rest(&Client::of(Arc::clone(&operator.engine)), book).await
+        book.take_the_rest(&Client::of(Arc::clone(&operator.engine))).await
     }
 
     async fn acquire_all(&self) -> Result<(), String> {

@@ -10,10 +10,8 @@ use std::{
 };
 
 use leasehold_twin::Twin;
-use tokio::time::Instant;
 
-use super::book::Book;
-use crate::{Client, domain::Name};
+use crate::domain::Name;
 
 /// The key of the queue, and the keys of its claims. The keys of the claims do not exist if no
 /// element is claimed.
@@ -122,45 +120,4 @@ impl Jobs {
         let mut lost = self.pushed.iter().filter(|(it, confirmed)| **confirmed && !known(it));
         lost.next().map_or(Ok(()), |(element, _)| Err(format!("{element} is lost")))
     }
-}
-
-impl Book {
-    /// Returns whether no failover has lost a write that a server executed after `since`. If the
-    /// result is `false`, callers look at the data of the servers.
-    pub(super) fn is_sure(&self, acknowledged: bool, since: Instant) -> bool {
-        self.judge.is_sure(&name(), acknowledged, since)
-    }
-
-    /// Returns whether a primary has the element. While the slot moves, any primary may have it.
-    pub(super) fn has(&self, element: &str) -> bool {
-        let mut all = self.site.masters().into_iter().filter_map(|it| state(&it).0);
-        all.any(|places| places.contains_key(element))
-    }
-
-    pub(super) fn takes(&self, element: &str, acknowledged: bool, since: Instant) {
-        let sure = self.is_sure(acknowledged, since);
-        self.checks(|known| known.jobs.is_taken(element, acknowledged, sure));
-    }
-
-    /// Records a failover. The old server had the elements `before`, and the new server has the
-    /// elements `after`. `repeats` says whether each client repeats a forgotten `done` in time.
-    pub(super) fn fails_over(&self, before: &Places, after: &Places, repeats: bool) {
-        let sure = self.is_sure(true, Instant::now());
-        self.checks(|known| known.jobs.forgets(before, after, repeats).filter(|_| sure));
-    }
-}
-
-/// Takes the remaining elements, and compares them with the record.
-pub(super) async fn take_the_rest(client: &Client, book: &Book) -> Result<(), String> {
-    let jobs = client.queue::<String>(QUEUE).unwrap();
-    let mut left = BTreeSet::new();
-    let since = Instant::now();
-    while let Some(element) = jobs.pop().await.map_err(|error| error.to_string())? {
-        book.takes(&element, false, since);
-        if !left.insert(element.clone()) {
-            return Err(format!("{element} is in the queue twice"));
-        }
-    }
-    book.held_up()?;
-    book.note(|known| known.jobs.are_whole(&left))
 }

@@ -465,7 +465,7 @@ impl World {
                 lock.run_within(LONGEST_RETRY, async |_held| self.book.count.into()).await
             }
             Subject::Queue => {
-                jobs::take_the_rest(&client, &self.book).await?;
+                self.book.take_the_rest(&client).await?;
                 Ok(self.book.count.into())
             }
             Subject::Map => {

@@ -231,8 +231,8 @@ impl RedisStore {
     /// Removes the hold of the claim's owner, whatever its count. Notifies waiters, or reserves the
     /// lock for the next client in the queue: see [`ReleaseMode`].
     ///
-    /// A repeated request returns `NotHeld`, even if the first request ended the hold. So the
-    /// caller must remember that it has sent a release.
+    /// Except for queues, a repeated request returns `NotHeld`, even if the first request ended the
+    /// hold. So the caller must remember that it has sent a release.
     pub(crate) async fn release(&self, claim: &Claim, mode: ReleaseMode) -> Reply<ReleaseReply> {
         by_kind!(claim.object.kind, K => {
             let released = K::release(self, claim, mode);

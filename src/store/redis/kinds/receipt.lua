@@ -1,4 +1,4 @@
--- receipt: recognizes repeated requests. Precedes scripts that change a number or end a claim.
+-- receipt: recognizes repeated requests. Precedes scripts that change a number, push elements or end a claim.
 --
 --   0, 1, 2, …   the reply to the first request
 --

@@ -91,8 +91,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a hold counts as held while its release is in flight",
         edits: &[Edit {
             file: "src/engine/release/mod.rs",
-            from: "let counts = hold.end(LostReason::Released, now).is_ok();",
-            to: "let counts = hold.shares() == 0;",
+            from: "let ended = hold.end(LostReason::Released, now);",
+            to: "let ended = Ok::<(), LostReason>(());",
         }],
     },
     Defect {

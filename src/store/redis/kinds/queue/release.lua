@@ -4,7 +4,7 @@
 --   KEYS[2]  claims     hash {owner: claim}, as queue/acquire writes it
 --   KEYS[3]  claimants  zset {owner: milliseconds since 1970 when its lease ends}
 --   KEYS[4]  receipt    of this release
---   KEYS[5]  aside      list of elements that no worker can use: unreadable, or too long
+--   KEYS[5]  aside      list of elements that a worker could not read, or that are too long
 --   ARGV[1]  owner      of the claim
 --   ARGV[2]  ending     'back', 'done' or 'aside'
 --   ARGV[3]  taken      for 'done' and 'aside': when the element was taken. If the claim has
