@@ -206,7 +206,8 @@ async fn acl_user_for_semaphores_has_exactly_the_needed_permissions() {
     assert!(ours.set_if_absent(2).await.unwrap());
     let guard = ours.acquire(2).await.unwrap();
     let waiting = tokio::spawn(async move { theirs.acquire(2).await });
-    sleep(secs(7)).await;
+    let keeps_permits = || redis.calls().since(&before).of("hvals") > 0;
+    eventually("the server keeps permits for the longest waiter", secs(30), keeps_permits);
     guard.release().await.unwrap().into_result().unwrap();
     let guard = waiting.await.unwrap().unwrap();
     redis.command(&["CLIENT", "KILL", "USER", "semaphores"]);
