@@ -206,8 +206,11 @@ async fn acl_user_for_semaphores_has_exactly_the_needed_permissions() {
     assert!(ours.set_if_absent(2).await.unwrap());
     let guard = ours.acquire(2).await.unwrap();
     let waiting = tokio::spawn(async move { theirs.acquire(2).await });
-    let keeps_permits = || redis.calls().since(&before).of("hvals") > 0;
-    eventually("the server keeps permits for the longest waiter", secs(30), keeps_permits);
+    // A long wait also checks the subscription.
+    let commands = ["hvals", "ping"];
+    let waited_long =
+        || commands.iter().all(|command| redis.calls().since(&before).of(command) > 0);
+    eventually("the server keeps permits for the longest waiter", secs(30), waited_long);
     guard.release().await.unwrap().into_result().unwrap();
     let guard = waiting.await.unwrap().unwrap();
     redis.command(&["CLIENT", "KILL", "USER", "semaphores"]);
