@@ -274,6 +274,23 @@ async fn java_writer_is_returned_as_holder_and_excludes_a_rust_lock() {
     assert_eq!(lock.holder().await.unwrap().unwrap().owner().as_str(), writer);
 }
 
+/// A hold of Java's `getMultiLock("door", values)`, which Leasehold does not support.
+#[tokio::test(flavor = "multi_thread")]
+async fn group_lock_of_java_excludes_a_rust_lock_of_its_key() {
+    let redis = Redis::start();
+    let lock = client(&redis).await.lock("door").unwrap();
+    let [value, count] =
+        ["DqvoYruF5eyLDrILcprmBw", &format!("DqvoYruF5eyLDrILcprmBw:{JAVA}:lock_count")];
+    redis.command(&["HSET", "door", value, JAVA, count, "1"]);
+    redis.command(&["PEXPIRE", "door", "2000"]);
+    let before = hash(&redis, "door");
+
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    assert_eq!(hash(&redis, "door"), before);
+    let guard = lock.acquire_within(secs(10)).await.unwrap();
+    assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".to_owned())]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn timeout_error_names_the_java_holder() {
     let redis = Redis::start();

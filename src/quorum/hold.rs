@@ -11,7 +11,7 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use futures_util::{
-    FutureExt,
+    FutureExt, TryFutureExt,
     future::join_all,
     stream::{FuturesUnordered, StreamExt},
 };
@@ -139,10 +139,10 @@ impl QuorumGuard {
     pub(crate) async fn release_after_run(self) -> Option<Loss> {
         let waits = self.context.hold.members.iter().map(|it| it.engine().limits.release_after_run);
         let (limit, name) = (waits.max().unwrap_or_default(), self.name().clone());
-        let release = async {
-            let release = self.release().await?;
-            Ok(if let Release::NotHeld { reason, .. } = release { Some(reason) } else { None })
-        };
+        let release = self.release().map_ok(|release| match release {
+            Release::NotHeld { reason, .. } => Some(reason),
+            _ => None,
+        });
         run::release_within(limit, name, release).await
     }
 }
@@ -310,12 +310,9 @@ mod tests {
         let lock =
             |seconds| Client::in_memory().lock("door").unwrap().lease(Duration::from_secs(seconds));
         let members: Arc<[Lock]> = [9, 1, 9].map(lock).into();
-        let mut grants = vec![None];
-        for member in &members[1..] {
-            grants.push(member.try_acquire().await.unwrap());
-        }
-        let (grants, over) = (Mutex::new(grants), watch::Sender::new(None));
-        let hold = QuorumHold { members, grants, over };
+        let grant = async |at: usize| members[at].try_acquire().await.unwrap();
+        let grants = Mutex::new(vec![None, grant(1).await, grant(2).await]);
+        let hold = QuorumHold { members, grants, over: watch::Sender::new(None) };
         sleep(Duration::from_secs(1)).await;
         let start = Instant::now();
         hold.keep(ask(&hold.members, 0, None)).await;

@@ -85,9 +85,8 @@ impl QuorumClient {
         check_distinct(&urls)?;
         let lazy = urls.iter().map(|url| Client::connect_lazy(url));
         let mut clients = lazy.collect::<Result<Vec<_>>>()?;
-        let numbered = urls.iter().enumerate();
-        let connecting = numbered.map(async |(number, url)| (number, Client::connect(url).await));
-        let mut connecting: FuturesUnordered<_> = connecting.collect();
+        let connect = async |(number, url): (usize, &String)| (number, Client::connect(url).await);
+        let mut connecting: FuturesUnordered<_> = urls.iter().enumerate().map(connect).collect();
         let (mut connected, mut failed) = (0, vec![]);
         while connected < majority(clients.len()) {
             let Some((number, client)) = connecting.next().await else {
@@ -166,14 +165,12 @@ fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
 /// Returns an error if there are no servers, or if one of them occurs twice.
 fn check_distinct(servers: impl IntoIterator<Item = impl Ord>) -> Result<()> {
     let mut known = BTreeSet::new();
-    if !servers.into_iter().all(|server| known.insert(server)) {
-        let twice = "a server is listed twice; list each server of the quorum once";
-        return Err(Error::Url(twice.into()));
-    }
-    match known.is_empty() {
-        true => Err(Error::Url("the list of servers is empty; list three or five servers".into())),
-        false => Ok(()),
-    }
+    let problem = match servers.into_iter().all(|server| known.insert(server)) {
+        false => "a server is listed twice; list each server of the quorum once",
+        true if known.is_empty() => "the list of servers is empty; list three or five servers",
+        true => return Ok(()),
+    };
+    Err(Error::Url(problem.into()))
 }
 
 /// A lock that a majority of independent servers grants: see [`QuorumClient`].

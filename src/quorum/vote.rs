@@ -194,13 +194,13 @@ fn failure_of(mut votes: Vec<Vote>, members: &[Lock]) -> VoteFailure {
             Ok(reply) => {
                 failure.divided = true;
                 if reply.is_young() {
+                    young += 1;
                     reasons += &format!(
                         "; server {}: the server is new, or the loss of its data was noticed less \
                          than one lease ago, so its vote does not count; retry after one lease",
                         number + 1
                     );
                 }
-                young += usize::from(reply.is_young());
             }
             Err(error) => {
                 reasons += &format!("; server {}: {error}", number + 1);
