@@ -371,7 +371,7 @@ async fn clients_that_split_the_votes_make_progress_one_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn quorum_lock_is_granted_unless_a_majority_is_held() {
     let setup = Setup::new(3);
-    let (one, other) = (setup.plain(0).acquire().await, setup.plain(1).acquire().await);
+    let (_one, other) = (setup.plain(0).acquire().await, setup.plain(1).acquire().await);
     assert!(setup.lock().try_acquire().await.unwrap().is_none());
     setup.is_held_at(2).await;
     let lock = setup.lock();
@@ -384,5 +384,4 @@ async fn quorum_lock_is_granted_unless_a_majority_is_held() {
     waiter.await.unwrap().release().await.unwrap().into_result().unwrap();
     assert!(free.elapsed() < secs(4), "{:?}", free.elapsed());
     assert!(setup.waits().await.0 < secs(1));
-    drop(one);
 }

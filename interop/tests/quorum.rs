@@ -17,9 +17,8 @@ fn quorum_locks_of_both_languages_exclude_each_other() {
     let (theirs, single) = (java.thread("T1").of(Kind::Red), java.thread("T2"));
     let door = format!("door@{ports}");
     let runtime = Runtime::new().unwrap();
-    let urls = servers.each_ref().map(Redis::url);
-    let quorum = runtime.block_on(QuorumClient::connect(urls)).unwrap();
-    let ours = quorum.lock("door").unwrap();
+    let quorum = runtime.block_on(QuorumClient::connect(servers.each_ref().map(Redis::url)));
+    let ours = quorum.unwrap().lock("door").unwrap();
 
     // Java holds, and Rust waits.
     assert!(theirs.lock(&door).acquired());

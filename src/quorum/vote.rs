@@ -213,13 +213,10 @@ fn failure_of(mut votes: Vec<Vote>, members: &[Lock]) -> VoteFailure {
     if servers - permanent < need {
         failure.error = errors.into_iter().find(|error| !error.is_transient());
     } else if voted < need {
-        failure.error = Some(Error::silent(
-            members[0].name().clone(),
-            format!(
-                "at most {voted} of {servers} servers can vote, but {need} must grant the lock\
-                 {reasons}"
-            ),
-        ));
+        let reason = format!(
+            "at most {voted} of {servers} servers can vote, but {need} must grant the lock{reasons}"
+        );
+        failure.error = Some(Error::silent(members[0].name().clone(), reason));
     }
     failure
 }

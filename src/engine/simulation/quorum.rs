@@ -112,17 +112,15 @@ impl World {
         if kind == 0 && number == MAJORITY && pause >= TTL {
             self.check_none("without a majority");
         }
-        if kind == 2 {
-            for (server, number) in &servers[..losers] {
-                self.trace.log(|| format!("server {number} loses its data"));
-                server.forget_everything();
-            }
-        }
         for server in &self.servers {
             server.fail(None);
             server.resume();
         }
         if kind == 2 {
+            for (server, number) in &servers[..losers] {
+                self.trace.log(|| format!("server {number} loses its data"));
+                server.forget_everything();
+            }
             // After this pause, no client relies on a hold that these servers have lost.
             sleep(2 * TTL).await;
         }

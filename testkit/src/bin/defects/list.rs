@@ -183,8 +183,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the grants of a minority are never released",
             edits: &[Edit {
                 file: "src/quorum/vote.rs",
-                from: "                young += usize::from(reply.is_young());\n",
-                to: "                young += usize::from(reply.is_young());\n                std::mem::forget(reply);\n",
+                from: "                failure.divided = true;\n",
+                to: "                failure.divided = true;\n                let reply = std::mem::ManuallyDrop::new(reply);\n",
             }],
         },
     ),
