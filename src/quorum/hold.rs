@@ -330,6 +330,7 @@ mod tests {
             let guard = quorum.lock("door").unwrap().acquire().await.unwrap();
             servers[..2].iter().for_each(MemoryStore::stall);
             sleep(Duration::from_secs(20)).await;
+            assert!(guard.remaining().unwrap() <= Duration::from_secs(10), "{guard:?}");
             guard
         });
         runtime().unwrap().block_on(async {
