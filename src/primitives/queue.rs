@@ -188,8 +188,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
     /// As for [`Lock::acquire`]. [`Error::Codec`] if the codec cannot read the element, and
     /// [`Error::ValueTooLong`] if the element has more than 100,000 bytes. Only Java can push such
     /// an element. In both cases, the call also moves the element to the list
-    /// `leasehold_queue__aside:{NAME}`, so that it is not lost and does not block the queue. If this
-    /// request fails, a background task repeats it. The worker can claim the next element.
+    /// `leasehold_queue__aside:{NAME}`, so that it does not block the queue. If this request fails, a
+    /// background task repeats it, unless the user lacks a permission. The worker may go on.
     ///
     /// # Cancel safety
     ///
