@@ -271,14 +271,17 @@ async fn unpolled_yielding_reader_keeps_no_read_hold() {
 
 #[tokio::test(start_paused = true)]
 async fn release_reports_that_a_shutdown_ended_the_read_hold() {
-    let client = Client::with_store(&MemoryStore::new());
-    let guard = client.read_write_lock("prices").unwrap().read().acquire().await.unwrap();
-    let mut release = Box::pin(guard.release());
-    assert!(futures_util::poll!(&mut release).is_pending());
-    client.shutdown(SOON).await;
-    let left = release.await.unwrap();
-    let shut_down = |reason| reason == LostReason::ShutDown;
-    assert!(matches!(left, Release::NotHeld { reason, .. } if shut_down(reason)), "{left:?}");
+    for another_joins in [false, true] {
+        let client = Client::with_store(&MemoryStore::new());
+        let read = client.read_write_lock("prices").unwrap().read();
+        let mut release = Box::pin(read.acquire().await.unwrap().release());
+        assert!(futures_util::poll!(&mut release).is_pending());
+        let _other = if another_joins { Some(read.acquire().await.unwrap()) } else { None };
+        client.shutdown(SOON).await;
+        let left = release.await.unwrap();
+        let shut_down = |reason| reason == LostReason::ShutDown;
+        assert!(matches!(left, Release::NotHeld { reason, .. } if shut_down(reason)), "{left:?}");
+    }
 }
 
 /// `tokio::task::yield_now` wakes its task only when a worker thread is free. In this test, the
