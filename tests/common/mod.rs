@@ -7,14 +7,14 @@ use std::{
     future::Future,
     io::Write,
     sync::{Arc, Mutex, OnceLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use leasehold::{Client, Error, Health, Lock, LockGuard, Release, Result, WaitStrategy};
 use testkit::{Calls, Connection, Redis, acl_rules_in, eventually};
 use tokio::{
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tracing::{
     Dispatch,
@@ -412,7 +412,7 @@ pub(crate) async fn stopped_and_next(redis: &Redis) -> (u64, u64) {
 
 /// Returns the time to acquire `lock`. This time must not exceed `bound`.
 pub(crate) async fn entry(lock: Lock, bound: Duration) -> Duration {
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     let guard = within(bound, "the client acquires", lock.acquire()).await;
     let took = begun.elapsed();
     release_guard(guard.expect("the server is up")).await;
