@@ -89,9 +89,7 @@ async fn quorum_lock_without_a_majority_returns_an_error() {
         let both = tokio::join!(one.try_acquire(), other.try_acquire());
         errors.extend([both.0.unwrap_err(), both.1.unwrap_err()]);
     }
-    for error in errors {
-        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-    }
+    assert!(errors.iter().all(|it| matches!(it, Error::Unavailable { .. })), "{errors:?}");
     setup.servers[..3].iter().for_each(MemoryStore::resume);
     sleep(secs(1)).await;
 
@@ -262,8 +260,7 @@ async fn clocks_that_are_set_back_delay_a_vote_by_one_lease() {
     let setup = Setup::new(3);
     for server in 0..3 {
         let guard = setup.plain(server).acquire().await.unwrap();
-        let since = Write::set("leasehold_quorum__since", "4000000000000");
-        guard.write([since]).await.unwrap();
+        guard.write([Write::set("leasehold_quorum__since", "4000000000000")]).await.unwrap();
     }
     sleep(secs(1)).await;
     setup.stop(2..3);

@@ -117,6 +117,7 @@ async fn quorum_connects_to_three_of_five_servers() {
     assert!(unavailable.contains("connection refused"), "{unavailable}");
     let error = QuorumClient::connect(five.servers.each_ref().map(Redis::url)).await.unwrap_err();
     assert!(matches!(error, Error::Connect { permanent: false, .. }), "{error}");
+    assert!(std::error::Error::source(&error).is_some());
     let mut text = "cannot connect to 3 of 5 servers of the quorum: ".to_owned();
     for (server, number) in five.servers[..3].iter().zip(1..) {
         let reason = "no server listens at the address (connection refused)";

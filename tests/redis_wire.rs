@@ -279,9 +279,9 @@ async fn java_writer_is_returned_as_holder_and_excludes_a_rust_lock() {
 async fn group_lock_of_java_excludes_a_rust_lock_of_its_key() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
-    let [value, count] =
-        ["DqvoYruF5eyLDrILcprmBw", &format!("DqvoYruF5eyLDrILcprmBw:{JAVA}:lock_count")];
-    redis.command(&["HSET", "door", value, JAVA, count, "1"]);
+    let value = "DqvoYruF5eyLDrILcprmBw";
+    let [count, expires] = ["lock_count", "expire_time"].map(|it| format!("{value}:{JAVA}:{it}"));
+    redis.command(&["HSET", "door", value, JAVA, &count, "1", &expires, "1795000000000"]);
     redis.command(&["PEXPIRE", "door", "2000"]);
     let before = hash(&redis, "door");
 

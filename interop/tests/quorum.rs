@@ -38,4 +38,5 @@ fn quorum_locks_of_both_languages_exclude_each_other() {
     runtime.block_on(guard.release()).unwrap().into_result().unwrap();
     assert!(waiting.wait(20 * SECOND).acquired());
     shown("quorum lock: excludes and follows RedissonRedLock", Way::RustToJava);
+    assert!(theirs.unlock(&door).is_true());
 }

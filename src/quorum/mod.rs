@@ -147,18 +147,19 @@ impl QuorumClient {
 /// each failed server.
 fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
     failed.sort_by_key(|(number, _)| *number);
-    let (mut rejected, mut reasons) = (0, String::new());
+    let (mut rejected, mut reasons, mut first) = (0, String::new(), None);
     for (number, error) in &failed {
-        if let Error::Connect { server, reason, permanent, .. } = error {
+        if let Error::Connect { server, reason, permanent, source } = error {
             reasons += &format!("server {}, {server}: {reason}; ", number + 1);
             rejected += usize::from(*permanent);
+            first = first.or_else(|| source.clone());
         }
     }
     Error::Connect {
         server: format!("{} of {all} servers of the quorum", failed.len()),
         reason: reasons + &format!("at least {} servers must be reachable", majority(all)),
         permanent: all - rejected < majority(all),
-        source: None,
+        source: first,
     }
 }
 
