@@ -107,7 +107,8 @@ impl Contenders {
     }
 
     /// Makes the threads continue if a server rejects a request. The threads repeat a rejected
-    /// acquisition, but not a rejected release. By default, a rejection ends the run.
+    /// acquisition, but not a rejected release. A thread in Java releases again if Redisson counted
+    /// its acquisition twice, and reports this as a rejection. By default, a rejection ends the run.
     #[must_use]
     pub fn stubborn(mut self) -> Self {
         self.stubborn = true;

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use interop::{Java, Redisson, Rust, Setup, Together};
-use testkit::{Redis, eventually};
+use testkit::{Redis, Sentinels, eventually};
 
 /// If `lock()` follows `lock(1500 ms)` on the same `RLock`, `lock()` requests a lease of 1500 ms,
 /// and not the 30 s of the watchdog. The first renewal comes only after a third of 30 s.
@@ -98,7 +98,7 @@ fn redisson_4_7_renews_more_often_after_earlier_holds() {
 #[test]
 fn redisson_3_29_counts_a_repeated_request_twice() {
     let redis = Redis::start();
-    let java = Java::start(&impatient(&redis).redisson(Redisson::V3));
+    let java = Java::start(&impatient(&redis.url()).redisson(Redisson::V3));
     let rust = Rust::start(&Setup::new(redis.url()));
     let thread = java.thread("T1");
     assert!(thread.lock("warm").acquired());
@@ -124,7 +124,7 @@ fn redisson_3_29_counts_a_repeated_request_twice() {
 #[test]
 fn redisson_4_7_leaves_the_lock_held_after_a_call_times_out() {
     let redis = Redis::start();
-    let java = Java::start(&impatient(&redis).watchdog(SECOND * 3));
+    let java = Java::start(&impatient(&redis.url()).watchdog(SECOND * 3));
     let rust = Rust::start(&Setup::new(redis.url()));
     let thread = java.thread("T1");
     assert!(thread.lock("warm").acquired());
@@ -141,13 +141,49 @@ fn redisson_4_7_leaves_the_lock_held_after_a_call_times_out() {
     assert!(rust.thread("T1").try_lock_within("door", SECOND * 10).acquired());
 }
 
+/// With replicas, Redisson 4.7 sends the script and `WAIT` as one batch. It repeats the batch after
+/// a response timeout, or if its connection was closed. The script counts both requests, so a
+/// single `unlock()` does not free the lock.
+#[test]
+fn redisson_4_7_with_replicas_counts_a_repeated_request_twice() {
+    let redis = Sentinels::options().replicas(1).start();
+    let [primary, replica] = redis.servers() else { panic!("there is one replica") };
+    let java = Java::start(&impatient(&redis.url()));
+    let rust = Rust::start(&Setup::new(redis.url()));
+    let (java, rust) = (java.thread("T1"), rust.thread("T1"));
+    let count = |name| primary.command(&["HVALS", name]).texts()[0].parse::<u32>().unwrap();
+    assert!(java.lock("warm").acquired());
+
+    // when the server replies late
+    primary.pause();
+    let pending = java.start_lock("timeout");
+    sleep(SECOND * 3);
+    primary.resume();
+    assert!(pending.wait(SECOND * 20).acquired());
+
+    // and when a connection is closed that waits for the replica
+    replica.pause();
+    let pending = java.start_lock("closed");
+    eventually("the script was executed", SECOND * 10, || redis_holds(primary, "closed"));
+    primary.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    replica.resume();
+    assert!(pending.wait(SECOND * 20).acquired());
+
+    // then the lock is still held after a release
+    for name in ["timeout", "closed"] {
+        assert!(count(name) >= 2, "{name}");
+        assert!(java.unlock(name).is_true());
+        assert!(!rust.try_lock(name).acquired(), "{name} is free");
+    }
+}
+
 /// The call that timed out has left a hold. If the thread acquires again, the hold count becomes 2,
 /// and a release makes the count 1. So the lock stays held.
 #[test]
 fn redisson_never_frees_a_reentered_hold_of_a_timed_out_call() {
     // given a thread whose `lock()` has thrown, but has left a hold with a lease of three seconds
     let redis = Redis::start();
-    let java = Java::start(&impatient(&redis).watchdog(SECOND * 3));
+    let java = Java::start(&impatient(&redis.url()).watchdog(SECOND * 3));
     let rust = Rust::start(&Setup::new(redis.url()));
     let thread = java.thread("T1");
     assert!(thread.lock("warm").acquired());
@@ -205,8 +241,8 @@ fn redisson_reports_no_lost_lock() {
     assert!(java.unlock("theirs").failed_with("IllegalMonitorStateException"));
 }
 
-fn impatient(redis: &Redis) -> Setup {
-    Setup::new(redis.url()).timeout(MILLI * 300).retry_attempts(2)
+fn impatient(url: &str) -> Setup {
+    Setup::new(url).timeout(MILLI * 300).retry_attempts(2)
 }
 
 fn redis_holds(redis: &Redis, name: &str) -> bool {

@@ -168,3 +168,25 @@ fn java_and_rust_lose_no_increment_in_failovers() {
 fn java_and_rust_tokens_grow_through_failovers() {
     contend_through_failovers(Kind::Fenced);
 }
+
+/// If the connection of Java is closed while Redisson waits for the replica, Redisson repeats the
+/// acquisition, and its script counts both. Former bug of this suite: the thread in Java acquired
+/// the lock again and again, and Rust waited for ever.
+#[test]
+fn java_and_rust_lose_no_increment_when_connections_are_closed() {
+    turmoil::counts_right(
+        one_replica(),
+        |rust| rust,
+        (Kind::Lock, "crowd whose connections are closed three times"),
+        |redis, goes_on| {
+            for _ in 0..3 {
+                let [primary, replica] = redis.servers() else { panic!("there is one replica") };
+                replica.pause();
+                sleep(SECOND / 2);
+                primary.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+                replica.resume();
+                goes_on();
+            }
+        },
+    );
+}

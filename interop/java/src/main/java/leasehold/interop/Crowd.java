@@ -35,6 +35,10 @@ import org.redisson.client.codec.StringCodec;
  * may have left a hold of this thread. If the thread reentered this hold again and again, the hold
  * would never end. So the thread pauses until the lease is over before it continues.
  *
+ * <p>With replicas, Redisson repeats an acquisition whose connection was closed, and counts it
+ * twice, without an error. So after each release, a thread of a stubborn crowd checks whether it
+ * still holds the lock. If it does, it releases the lock again, and reports this.
+ *
  * <p>A crowd that continues until a stop key exists also counts its rounds.
  */
 final class Crowd {
@@ -222,8 +226,18 @@ final class Crowd {
         private void leaveOrForget() throws InterruptedException {
             try {
                 leave();
+                if (stubborn && lock != null) {
+                    releaseWhatWasCountedTwice();
+                }
             } catch (RedisException | IllegalMonitorStateException e) {
                 refused(e);
+            }
+        }
+
+        private void releaseWhatWasCountedTwice() {
+            while (lock.isHeldByCurrentThread()) {
+                refusals.add("still held after unlock()");
+                leave();
             }
         }
 
