@@ -356,7 +356,7 @@ pub enum Error {
         holder: Option<Holder>,
         /// Whether another guard of this client holds `name`. If so, the task may have waited for
         /// itself. The field is `false` if the other guard was released, and the store has not yet
-        /// processed the release.
+        /// processed the release. Always `false` for quorum locks.
         by_this_client: bool,
         /// Whether the number of permits was unset at the last request. If so, call
         /// `set_if_absent`.
@@ -562,6 +562,11 @@ impl Error {
             Self::NotReady { .. } | Self::NotReplicated { .. } | Self::Unavailable { .. } => true,
             _ => false,
         }
+    }
+
+    /// Returns whether an acquisition returns this error at once, because waiting does not help.
+    pub(crate) fn ends_wait(&self) -> bool {
+        !self.is_transient() || matches!(self, Self::NotReady { code, .. } if code == "OOM")
     }
 
     /// Returns the error for a caller whose request about `name` failed.

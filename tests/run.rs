@@ -1,12 +1,13 @@
 //! `run` and similar methods: the result of the work, and the state of the lock.
 
 use std::{
-    future::pending,
+    future::{pending, poll_fn},
     panic::{AssertUnwindSafe, resume_unwind},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -753,5 +754,34 @@ async fn run_reports_a_loss_during_a_pause_of_the_process() {
             let lost = outcome.into_result().unwrap_err();
             assert!(matches!(lost, Error::Lost { reason: LostReason::Expired, .. }), "{lost}");
         }
+    }
+}
+
+/// Former bug: the work of a quorum hold continued until a timer ran. The work wakes itself, so the
+/// runtime runs no timer between the pause and the next poll. Before the pause, the other tasks of
+/// the hold begin to wait for their timers.
+#[tokio::test]
+async fn work_stops_at_its_first_await_after_a_pause() {
+    let (lease, pause) = (Duration::from_millis(40), Duration::from_millis(60));
+    let clients = [(); 3].map(|()| Client::in_memory());
+    let lock = clients[0].lock("alone").unwrap().lease(lease);
+    let quorum = QuorumClient::of(clients).unwrap().lock("job").unwrap().lease(lease);
+    let work = async move || {
+        sleep(Duration::from_millis(1)).await;
+        std::thread::sleep(pause);
+        let mut is_woken = false;
+        poll_fn(|context| {
+            context.waker().wake_by_ref();
+            if std::mem::replace(&mut is_woken, true) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    };
+    let outcomes = tokio::spawn(async move {
+        let alone = lock.acquire().await.unwrap().run(async |_held| work().await).await;
+        [alone, quorum.acquire().await.unwrap().run(async |_held| work().await).await]
+    });
+    for outcome in outcomes.await.unwrap() {
+        let RunOutcome::Cancelled { reason, .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(reason, LostReason::Expired);
     }
 }

@@ -112,8 +112,9 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As for [`Lock::acquire`]. If the candidate wins but cannot publish its value, it steps down,
-    /// and the call returns the error of [`proclaim`](Leadership::proclaim).
+    /// As for [`Lock::acquire`]. [`Error::ValueTooLong`] before the candidate waits. If the candidate
+    /// wins but cannot publish its value, it steps down, and the call returns the error of
+    /// [`proclaim`](Leadership::proclaim).
     ///
     /// # Cancel safety
     ///

@@ -8,7 +8,7 @@
 //! force. So the restorer first waits for one *ttl*. By then, a forced release at the other servers
 //! has ended the hold.
 
-use std::{future::ready, sync::Arc, time::Duration};
+use std::{future, sync::Arc, task::Poll, time::Duration};
 
 use futures_util::{
     FutureExt, TryFutureExt,
@@ -35,8 +35,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The guard of a [`QuorumLock`](super::QuorumLock). Dropping it releases the lock at all servers,
 /// in the background.
 ///
-/// The hold needs the runtime on which it was acquired. If that runtime ends, the hold ends with
-/// its leases.
+/// If the runtime on which it was acquired ends, the hold may end with its leases: lost grants are
+/// no longer requested again.
 #[doc = example!(quorum: "lock.acquire().await?.release().await?.into_result()?;")]
 #[derive(Debug)]
 #[must_use = "what the guard holds is released as soon as the guard is dropped"]
@@ -56,7 +56,7 @@ impl QuorumGuard {
         let hold = Arc::new(QuorumHold { members, grants, over: watch::Sender::new(None) });
         let (restored, mut over) = (Arc::clone(&hold), hold.over.subscribe());
         tokio::spawn(async move {
-            let votes = votes.into_iter().map(|vote| ready(vote).boxed()).chain(late);
+            let votes = votes.into_iter().map(|vote| future::ready(vote).boxed()).chain(late);
             tokio::select! {
                 // The hold may have ended before this task was polled for the first time.
                 biased;
@@ -188,18 +188,19 @@ struct QuorumHold {
 }
 
 impl QuorumHold {
-    /// Waits until the hold has ended. The runtime of the restorer may have been shut down, so a
+    /// Waits until the hold has ended. Each poll first reads the clock, because the timers may be
+    /// late after a pause of the process. The runtime of the restorer may have been shut down, so a
     /// timer also ends the wait when the leases end. Without a runtime, there is no timer.
     fn named_loss(self: &Arc<Self>) -> impl Future<Output = Loss> + Send + use<> {
         let (hold, mut over) = (Arc::clone(self), self.over.subscribe());
         async move {
             loop {
-                let left = match hold.time_left() {
-                    Ok(left) => left,
-                    Err(loss) => return loss,
-                };
+                let left = hold.time_left().unwrap_or_default();
                 tokio::select! {
                     biased;
+                    loss = future::poll_fn(|_| {
+                        hold.time_left().err().map_or(Poll::Pending, Poll::Ready)
+                    }) => return loss,
                     _ = over.wait_for(Option::is_some) => {}
                     () = async { sleep(left + NEXT_TICK).await },
                         if Handle::try_current().is_ok() => {}

@@ -42,7 +42,7 @@ const WAIT_AT_ONE_SERVER: Duration = Duration::from_secs(2);
 /// one deployment, a [`FencedLock`](crate::FencedLock), and a receiver that checks its token: see
 /// [`fence`](crate::fence).
 ///
-/// List the servers in the same order in all clients, so that their waiters wait at the same server.
+/// List the servers in the same order in all clients, so that most waiters wait at the same server.
 /// With other orders, the lock works, but waiters divide the votes between them more often.
 ///
 /// This lock and a `RedissonRedLock` in Java exclude each other, if they have the same name and the
@@ -278,9 +278,7 @@ impl QuorumLock {
         loop {
             match take_vote(&self.members, granted.take()).await {
                 Ok(won) => return Ok(QuorumGuard::new(&self.members, won)),
-                Err(VoteFailure { error: Some(error), .. }) if !error.is_transient() => {
-                    return Err(error);
-                }
+                Err(VoteFailure { error: Some(it), .. }) if it.ends_wait() => return Err(it),
                 Err(lost) => *failure = lost,
             }
             // Without this pause, two callers would divide the servers between them repeatedly.

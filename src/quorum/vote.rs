@@ -96,7 +96,8 @@ pub(super) fn ask(members: &[Lock], number: usize, granted: Option<LockGuard>) -
                  counts after one lease");
         }
         if let Err(error) = &vote
-            && !error.is_transient()
+            && error.ends_wait()
+            && !matches!(error, Error::ShutDown)
             && let Some(times) = REJECTED.once_more(Instant::now())
         {
             tracing::warn!(target: "leasehold", lock = %lock.name(), position = number + 1, %error,
@@ -208,10 +209,10 @@ fn failure_of(mut votes: Vec<Vote>, members: &[Lock]) -> VoteFailure {
             }
         }
     }
-    let permanent = errors.iter().filter(|error| !error.is_transient()).count();
+    let permanent = errors.iter().filter(|error| error.ends_wait()).count();
     let voted = servers - errors.len() - young;
     if servers - permanent < need {
-        failure.error = errors.into_iter().find(|error| !error.is_transient());
+        failure.error = errors.into_iter().find(Error::ends_wait);
     } else if voted < need {
         let reason = format!(
             "at most {voted} of {servers} servers can vote, but {need} must grant the lock{reasons}"

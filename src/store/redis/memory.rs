@@ -66,9 +66,9 @@ impl MemoryStore {
     /// Redis loses holds in a restart without its data, or in a failover before the replica has the
     /// hold. The held permits of an expirable semaphore become free. A semaphore with held permits
     /// is deleted. The claimed elements of a queue go back to its head. The members of a barrier
-    /// hold nothing, so use [`lose_everything`](Self::lose_everything) for a barrier. The name of a
-    /// map deletes the map. For the lock of a key, pass the name of the lock:
-    /// `store.lose(map.lock("42")?.name().as_str())`.
+    /// hold nothing, so use [`lose_everything`](Self::lose_everything) for a barrier. Only that
+    /// method makes a server of a quorum lose its vote. The name of a map deletes the map. For the
+    /// lock of a key, pass the name of the lock: `store.lose(map.lock("42")?.name().as_str())`.
     ///
     /// # Examples
     ///

@@ -4,7 +4,7 @@
 --
 --   KEYS[1]  since    string without a TTL: millisecond since which the server has had its data;
 --                     0 means always
---   ARGV[1]  trusted  if this time is stored, the script replaces it by 0
+--   ARGV[1]  trusted  a time, or -1: if the key has exactly this time, 0 replaces it
 --
 --   {age, since}  for how many milliseconds the server has had its data, and the stored time. If no
 --                 time was stored, the script stores the present time
