@@ -100,13 +100,13 @@ async fn quorum_lock_without_a_majority_returns_an_error() {
     assert!(error.to_string().contains(text), "{error}");
     setup.servers[2..4].iter().for_each(MemoryStore::resume);
 
-    for words in ["NOPERM this user has no permissions", "OOM command not allowed"] {
+    for (words, kind) in [("NOPERM no permission", "Forbidden"), ("OOM not allowed", "NotReady")] {
         setup.servers[..2].iter().for_each(|server| server.fail(words));
         drop(setup.acquire().await);
         sleep(secs(1)).await;
         setup.servers[2].fail(words);
         let error = setup.lock().acquire_within(TTL).await.unwrap_err();
-        assert!(matches!(error, Error::Forbidden { .. } | Error::NotReady { .. }), "{error}");
+        assert!(format!("{error:?}").starts_with(kind), "{error:?}");
         setup.servers[2].heal();
     }
 }
