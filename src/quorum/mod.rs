@@ -83,25 +83,23 @@ impl QuorumClient {
     pub async fn connect(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
         let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
         check_distinct(&urls)?;
-        let lazy = urls.iter().map(|url| Client::connect_lazy(url));
-        let mut clients = lazy.collect::<Result<Vec<_>>>()?;
-        let connect = async |(number, url): (usize, &String)| (number, Client::connect(url).await);
-        let mut connecting: FuturesUnordered<_> = urls.iter().enumerate().map(connect).collect();
-        let (mut connected, mut failed) = (0, vec![]);
-        while connected < majority(clients.len()) {
+        let connect = async |(url, number): (&String, usize)| (number, Client::connect(url).await);
+        let mut connecting: FuturesUnordered<_> = urls.iter().zip(1..).map(connect).collect();
+        let (mut clients, mut failed) = (vec![None; urls.len()], vec![]);
+        while clients.iter().flatten().count() < majority(urls.len()) {
             let Some((number, client)) = connecting.next().await else {
-                return Err(too_few_connected(failed, clients.len()));
+                return Err(too_few_connected(failed, urls.len()));
             };
             match client {
-                Ok(client) => {
-                    clients[number] = client;
-                    connected += 1;
-                }
+                Ok(client) => clients[number - 1] = Some(client),
                 Err(error @ Error::Connect { .. }) => failed.push((number, error)),
+                Err(Error::Url(why)) => return Err(Error::Url(format!("server {number}: {why}"))),
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { clients })
+        let all = clients.into_iter().zip(&urls);
+        let clients = all.map(|(it, url)| it.map_or_else(|| Client::connect_lazy(url), Ok));
+        Ok(Self { clients: clients.collect::<Result<_>>()? })
     }
 
     /// Makes a quorum of existing clients, each with its own settings.
@@ -150,7 +148,7 @@ fn too_few_connected(mut failed: Vec<(usize, Error)>, all: usize) -> Error {
     let (mut rejected, mut reasons, mut first) = (0, String::new(), None);
     for (number, error) in &failed {
         if let Error::Connect { server, reason, permanent, source } = error {
-            reasons += &format!("server {}, {server}: {reason}; ", number + 1);
+            reasons += &format!("server {number}, {server}: {reason}; ");
             rejected += usize::from(*permanent);
             first = first.or_else(|| source.clone());
         }
