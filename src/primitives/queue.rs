@@ -204,6 +204,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
     }
 
     /// Claims the first element, waiting for at most `timeout`.
+    ///
+    /// If the element is unreadable, the request that moves it to the other list may end later.
     #[doc = like!(acquire "claim" and "[`Error::TimedOut`] if there was no element until the \
         timeout. [`Error::Unavailable`] if the store did not reply. [`Error::Duration`] if the \
         timeout is zero.")]
