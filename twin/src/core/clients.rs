@@ -22,7 +22,7 @@ pub(crate) struct Client {
     pub(crate) logged_in: bool,
     pub(crate) protocol: Protocol,
     pub(crate) db: usize,
-    channels: BTreeSet<Channel>,
+    channels: BTreeMap<Scope, BTreeSet<Vec<u8>>>,
     /// The bytes in transit to the client, and when they arrive.
     outbox: VecDeque<(Instant, Vec<u8>)>,
     /// How the connection was cut. `None` if it was not cut.
@@ -151,12 +151,12 @@ impl Client {
 
     /// Returns the number of subscriptions of a scope.
     fn count(&self, scope: Scope) -> usize {
-        self.channels.iter().filter(|(it, _)| *it == scope).count()
+        self.channels.get(&scope).map_or(0, BTreeSet::len)
     }
 
     fn seen(&self, id: u64) -> Connection {
-        let text = |(_, name): &Channel| String::from_utf8_lossy(name).into_owned();
-        let channels = self.channels.iter().map(text).collect();
+        let text = |name: &Vec<u8>| String::from_utf8_lossy(name).into_owned();
+        let channels = self.channels.values().flatten().map(text).collect();
         let (host, name, user) = (self.host.clone(), self.name.clone(), self.user.clone());
         Connection { id, host, name, user, channels }
     }
@@ -172,7 +172,7 @@ impl Core {
             logged_in: self.user("default").is_open(),
             protocol: Protocol::default(),
             db: 0,
-            channels: BTreeSet::new(),
+            channels: BTreeMap::new(),
             outbox: VecDeque::new(),
             cut: None,
             waker: None,
@@ -189,10 +189,10 @@ impl Core {
 
     /// Removes a client that has disconnected, or that the server disconnects.
     pub(crate) fn leave(&mut self, id: u64) {
-        let client = self.clients.by_id.get(&id);
-        let channels = client.map(|client| client.channels.clone()).unwrap_or_default();
-        for (scope, channel) in channels {
-            self.unsubscribe(id, scope, &channel);
+        for scope in [Scope::Plain, Scope::Sharded] {
+            for channel in self.subscribed_by(id, scope) {
+                self.unsubscribe(id, scope, &channel);
+            }
         }
         if let Some(mut client) = self.clients.by_id.remove(&id) {
             client.wake();
@@ -263,36 +263,38 @@ impl Core {
 
     /// Subscribes, and returns the number of channels of the client.
     pub(crate) fn subscribe(&mut self, id: u64, scope: Scope, channel: &[u8]) -> usize {
-        let channel = (scope, channel.to_vec());
-        self.clients.by_channel.entry(channel.clone()).or_default().insert(id);
+        self.clients.by_channel.entry((scope, channel.to_vec())).or_default().insert(id);
         let Some(client) = self.client(id) else { return 0 };
-        client.channels.insert(channel);
+        client.channels.entry(scope).or_default().insert(channel.to_vec());
         client.count(scope)
     }
 
     /// Unsubscribes, and returns the number of remaining channels of the client.
     pub(crate) fn unsubscribe(&mut self, id: u64, scope: Scope, channel: &[u8]) -> usize {
-        let channel = (scope, channel.to_vec());
-        if let Some(hearers) = self.clients.by_channel.get_mut(&channel) {
+        let key = (scope, channel.to_vec());
+        if let Some(hearers) = self.clients.by_channel.get_mut(&key) {
             hearers.remove(&id);
             if hearers.is_empty() {
-                self.clients.by_channel.remove(&channel);
+                self.clients.by_channel.remove(&key);
             }
         }
         let Some(client) = self.client(id) else { return 0 };
-        client.channels.remove(&channel);
+        if let Some(channels) = client.channels.get_mut(&scope) {
+            channels.remove(channel);
+        }
         client.count(scope)
     }
 
     /// Returns whether the client is subscribed to any channel.
     pub(crate) fn listens(&self, id: u64) -> bool {
-        self.clients.by_id.get(&id).is_some_and(|client| !client.channels.is_empty())
+        let client = self.clients.by_id.get(&id);
+        client.is_some_and(|client| client.channels.values().any(|names| !names.is_empty()))
     }
 
     pub(crate) fn subscribed_by(&self, id: u64, scope: Scope) -> Vec<Vec<u8>> {
         let client = self.clients.by_id.get(&id);
-        let all = client.into_iter().flat_map(|client| &client.channels);
-        all.filter(|(it, _)| *it == scope).map(|(_, name)| name.clone()).collect()
+        let names = client.and_then(|client| client.channels.get(&scope));
+        names.into_iter().flatten().cloned().collect()
     }
 
     pub(crate) fn listeners(&self, scope: Scope, channel: &[u8]) -> impl Iterator<Item = u64> {
