@@ -143,7 +143,7 @@ async fn zero_timeout_is_refused_with_a_hint_to_try_acquire() {
 #[tokio::test(start_paused = true)]
 async fn endless_timeout_waits_without_a_bound() {
     let world = World::new();
-    let guard = world.door().acquire().await.unwrap();
+    let guard = world.door().lease(secs(2 * 24 * 60 * 60)).acquire().await.unwrap();
     let lock = world.other_door();
     let waiter = tokio::spawn(async move { lock.acquire_within(Duration::MAX).await });
     sleep(secs(24 * 60 * 60)).await;
