@@ -127,7 +127,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_sentinel"),
+        Finder::SimulationFrom("run_sentinel", 40),
         Defect {
             says: "the client follows a sentinel that missed a failover",
             edits: &[Edit {
@@ -138,7 +138,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_sentinel"),
+        Finder::SimulationFrom("run_sentinel", 40),
         Defect {
             says: "one sentinel is a majority",
             edits: &[Edit {
@@ -149,7 +149,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_sentinel"),
+        Finder::SimulationFrom("run_sentinel", 40),
         Defect {
             says: "the epoch of a failover is not read",
             edits: &[Edit {
@@ -248,7 +248,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_sentinel"),
+        Finder::SimulationFrom("run_sentinel", 88),
         Defect {
             says: "sentinels are not asked when the client looks for the primary",
             edits: &[Edit {
@@ -259,7 +259,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_sentinel"),
+        Finder::SimulationFrom("run_sentinel", 40),
         Defect {
             says: "the client follows the primary of another name",
             edits: &[Edit {
@@ -281,7 +281,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_cluster"),
+        Finder::SimulationFrom("run_cluster", 524),
         Defect {
             says: "the topology is not requested when a node seems to have left",
             edits: &[Edit {
@@ -490,7 +490,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::SimulationFrom("run_cluster", 258),
+        Finder::SimulationFrom("run_cluster", 774),
         Defect {
             says: "waiters are not subscribed again after a new topology",
             edits: &[Edit {
@@ -501,7 +501,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_cluster"),
+        Finder::SimulationFrom("run_cluster", 74),
         Defect {
             says: "a subscription is given up when the slot has moved",
             edits: &[Edit {
@@ -600,7 +600,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::SimulationFrom("run_sentinel", 99),
+        Finder::SimulationFrom("run_sentinel", 218),
         Defect {
             says: "a hold that ended while replicas were counted is returned",
             edits: &[Edit {

@@ -1753,7 +1753,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::SimulationFrom("run_objects", 76),
         Defect {
             says: "a multi-lock forgets a member when it is released",
             edits: &[Edit {
@@ -1764,7 +1764,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::SimulationFrom("run_objects", 76),
         Defect {
             says: "a multi-lock keeps its members when a try fails",
             edits: &[Edit {
@@ -1775,7 +1775,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::SimulationFrom("run_objects", 55),
         Defect {
             says: "a multi-lock is held while one member is",
             edits: &[Edit {
@@ -1786,7 +1786,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::SimulationFrom("run_objects", 76),
         Defect {
             says: "a multi-lock keeps members for as long as it waits for another one",
             edits: &[
@@ -2149,7 +2149,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::SimulationFrom("run_objects", 1238),
         Defect {
             says: "a repeated acquisition takes permits again",
             edits: &[Edit {
@@ -2160,7 +2160,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::SimulationFrom("run_objects", 41),
         Defect {
             says: "a script grants a reader while a writer holds",
             edits: &[Edit {
@@ -2171,7 +2171,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::SimulationFrom("run_objects", 41),
         Defect {
             says: "a script grants a writer while readers hold",
             edits: &[Edit {
@@ -2870,7 +2870,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::SimulationFrom("run_objects", 383),
         Defect {
             says: "the idempotency key of a change of a map is not written",
             edits: &[Edit {
@@ -2892,7 +2892,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::SimulationFrom("run_objects", 47),
         Defect {
             says: "a computed value of a map replaces that of another task",
             edits: &[Edit {
@@ -3084,7 +3084,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_sentinel"),
+        Finder::SimulationFrom("run_sentinel", 237),
         Defect {
             says: "an element that is done comes again after a failover that has its claim",
             edits: &[Edit {
@@ -3106,7 +3106,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_sentinel"),
+        Finder::SimulationFrom("run_sentinel", 213),
         Defect {
             says: "after a failover, the repeated end of a claim gives its element back",
             edits: &[Edit {
@@ -3117,12 +3117,23 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::SimulationFrom("run_objects", 274),
         Defect {
             says: "the idempotency key of the release of a claim is not written",
             edits: &[Edit {
                 file: "src/store/redis/kinds/queue/release.lua",
                 from: "redis.pcall('SET', KEYS[4], '1', 'PX', ARGV[5])\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::SimulationFrom("run_served", 381),
+        Defect {
+            says: "after a reconnection all channels count as subscribed to",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "        self.channels.clear();\n",
                 to: "",
             }],
         },

@@ -76,12 +76,4 @@ pub(crate) const SERVED: &[Defect] = &[
             to: "    announce('00')\n",
         }],
     },
-    Defect {
-        says: "after a reconnection all channels count as subscribed to",
-        edits: &[Edit {
-            file: "src/store/redis/subscriptions/table.rs",
-            from: "        self.channels.clear();\n",
-            to: "",
-        }],
-    },
 ];
