@@ -35,8 +35,8 @@ simulate:   ## simulates many clients and servers: SEEDS=n seeds of each world, 
 
 fuzz:       ## tests with corrupted bytes, unusual texts, and a server with wrong replies: SEEDS=n runs and a hundred times as many inputs, or SEED=x
 	@export LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED); \
-	cargo test -p leasehold-link --lib fuzz:: -- --nocapture && \
-	cargo test --all-features --test fuzz -- --nocapture
+	cargo test --workspace --all-features --lib fuzz:: -- --nocapture && \
+	cargo test --workspace --all-features --test fuzz -- --nocapture
 
 defects:    ## plants one defect after the other, and checks that the tests find it: ONLY=words for the defects with these words in their description
 	cargo run -q -p testkit --bin defects -- $(if $(ONLY),"$(ONLY)")
