@@ -571,6 +571,18 @@ async fn renewal_is_retried_after_a_lost_reply() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn fixed_lease_that_redis_shortens_ends_before_it_ends_in_redis() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let guard = client.lock("door").unwrap().lease(secs(6)).acquire().await.unwrap();
+    redis.command(&["PEXPIRE", "door", "4000"]);
+    let lost = within(SOON, "the client reports the loss", guard.lost()).await;
+
+    assert_eq!(lost, LostReason::Expired);
+    assert!(pttl(&redis, "door") > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn forced_release_with_a_lost_reply_is_not_repeated() {
     let t = Flaky::new().await;
     hold_by_hand(&t.redis, "door", JAVA, secs(20));

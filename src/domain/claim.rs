@@ -266,7 +266,7 @@ pub(crate) struct Renewal {
     pub(crate) object: Object,
     pub(crate) owner: Owner,
     pub(crate) share: Share,
-    /// The new lease. If `None`, the store only checks whether the hold exists.
+    /// The new lease. If `None`, the store only checks the hold.
     pub(crate) ttl: Option<Duration>,
 }
 
@@ -276,6 +276,8 @@ pub(crate) enum Outcome {
     /// The store has no such hold.
     NotOwned,
     Renewed,
+    /// The store only checked the hold, whose lease ends after this time.
+    Held(Duration),
     /// The store did not reply. The hold may still exist.
     Unknown,
 }

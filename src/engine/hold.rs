@@ -257,6 +257,17 @@ impl Hold {
         }
     }
 
+    /// Records that the lease in the store may end as early as `end`. If the client relied on a longer
+    /// lease, it ends sooner.
+    pub(crate) fn ends_in_store(&self, end: Instant) {
+        let mut state = self.state.lock();
+        if end < self.lease(&state).ends()
+            && let Some(leased_at) = end.checked_sub(self.grant.claim.ttl)
+        {
+            state.leased_at = leased_at;
+        }
+    }
+
     /// Records that a guarded write is sent at `now`, unless the hold is over. The grant is not
     /// handed off until the write has its reply.
     pub(super) fn writes(&self, now: Instant) -> Result<(), LostReason> {

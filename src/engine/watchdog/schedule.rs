@@ -199,7 +199,10 @@ impl Schedule {
         // grant now.
         let hold = Arc::clone(&watched.hold);
         match outcome {
-            Outcome::Renewed => {
+            Outcome::Renewed | Outcome::Held(_) => {
+                if let Outcome::Held(left) = outcome {
+                    hold.ends_in_store(asked_at + left);
+                }
                 hold.renewed(asked_at, now);
                 let due = match hold.renew_at() {
                     renew_at if renew_at > now => renew_at,
@@ -424,6 +427,18 @@ mod tests {
         }
         assert_eq!(t.next(), END);
         assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
+    }
+
+    #[test]
+    fn checked_hold_ends_before_its_lease_in_the_store() {
+        for (left, end) in [(2_000, END), (1_970, END), (700, 1_700 - (TTL - END))] {
+            let mut t = Setup::new();
+            let hold = t.add(0, Terms { renewed: false, ..RENEWED });
+            t.renewed_at(1_000);
+            t.answer(&hold, Outcome::Held(Duration::from_millis(left)), 1_001);
+            assert_eq!(t.over(&hold, end - 1), None, "{left}");
+            assert_eq!(t.over(&hold, end), Some(LostReason::Expired), "{left}");
+        }
     }
 
     #[test]

@@ -139,6 +139,7 @@ pub(super) fn outcome(reply: &Value) -> Result<Outcome, Failure> {
     match reply {
         Value::Int(0) => Ok(Outcome::NotOwned),
         Value::Int(1) => Ok(Outcome::Renewed),
+        Value::Int(millis @ 2..) => Ok(Outcome::Held(Duration::from_millis(millis.unsigned_abs()))),
         other => Err(unreadable(other)),
     }
 }
