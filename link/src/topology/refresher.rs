@@ -167,9 +167,14 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
 
     /// Refreshes once. Returns whether the topology changed.
     async fn look(&self) -> bool {
-        let mut maps = self.ask_connected().await;
-        if maps.is_empty() {
-            maps = self.visit_some().await;
+        let mut nodes = self.cluster_state.masters();
+        let primaries = nodes.len();
+        nodes.retain(|(_, node)| node.commands.is_up());
+        // A minority of the primaries may be cut off from the others, and then has an old topology.
+        let is_minority = 2 * nodes.len() < primaries;
+        let mut maps = ask_connected(nodes).await;
+        if maps.is_empty() || is_minority {
+            maps.extend(self.visit_some().await);
         }
         self.adopt_newest(maps)
     }
@@ -180,21 +185,6 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         let channels: Vec<_> = maps.iter().filter_map(|(_, channels)| *channels).collect();
         self.cluster_state.speaks(&channels);
         maps.pop().is_some_and(|(map, _)| self.cluster_state.adopt(map))
-    }
-
-    /// Requests the topology from nodes to which this client has a connection.
-    async fn ask_connected(&self) -> Vec<(SlotMap, Option<Channels>)> {
-        let mut nodes = self.cluster_state.masters();
-        nodes.retain(|(_, node)| node.commands.is_up());
-        fastrand::shuffle(&mut nodes);
-        let ask = |(at, node): (HostPort, Arc<Node<T>>)| -> BoxFuture<'_, NodeReply> {
-            Box::pin(async move {
-                let replies = node.commands.call_all(&questions()).await;
-                let replies = replies.map_err(|failure| unavailability(&at, &failure, false))?;
-                read(&replies, &at, false)
-            })
-        };
-        gather(nodes.into_iter().map(ask), ASKED).await.0
     }
 
     /// Requests the topology from some nodes, over short connections. A seed comes first, because
@@ -215,6 +205,21 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         let (replies, met) = dialer.ask_once(&questions()).await?;
         read(&replies, at, met.is_alone())
     }
+}
+
+/// Requests the topology from `nodes`, to which this client has a connection.
+async fn ask_connected<T: SubscriptionTable>(
+    mut nodes: Vec<(HostPort, Arc<Node<T>>)>,
+) -> Vec<(SlotMap, Option<Channels>)> {
+    fastrand::shuffle(&mut nodes);
+    let ask = |(at, node): (HostPort, Arc<Node<T>>)| -> BoxFuture<'_, NodeReply> {
+        Box::pin(async move {
+            let replies = node.commands.call_all(&questions()).await;
+            let replies = replies.map_err(|failure| unavailability(&at, &failure, false))?;
+            read(&replies, &at, false)
+        })
+    };
+    gather(nodes.into_iter().map(ask), ASKED).await.0
 }
 
 /// Waits for all of `visits`, and logs those that fail.
