@@ -15,7 +15,7 @@ use super::{
     judge::Judge,
     peer::Peer,
     scenario::Scenario,
-    server_faults::ServerFaults,
+    server_faults::{LONGEST_PAUSE, ServerFaults},
     shard_faults::{FaultKind, ShardFault},
     site::Site,
     stale_connections::StaleConnections,
@@ -177,13 +177,13 @@ impl Failovers {
         self.lasting.spawn(async move {
             match kind {
                 0 => sentinel.kill(),
-                1 => sentinel.stop(),
+                1 => fault.site.stop(&sentinel),
                 _ => sentinel.isolate(),
             }
             sleep(time).await;
             match kind {
                 0 => sentinel.restart(),
-                1 => sentinel.resume(),
+                1 => fault.site.resume(&sentinel),
                 _ => sentinel.rejoin(),
             }
             drop(fault);
@@ -216,7 +216,7 @@ impl Failovers {
             peer.cut(how);
         }
         if does.pauses && self.one_in(200) {
-            let time = Duration::from_millis(self.chance.u64(1..=8_000));
+            let time = Duration::from_millis(self.chance.u64(1..=LONGEST_PAUSE));
             self.trace.log(|| format!("{} is paused for {time:?}", peer.id));
             self.judge.client_fault(&peer.id, time);
             peer.gate.close_for(time);

@@ -107,6 +107,11 @@ impl Jobs {
                 self.may_be_done(element);
             }
         }
+        // The replaced server may still have executed the `done` of an element that comes back. If
+        // that server becomes the primary again, it does not have this element.
+        after.keys().filter(|it| !before.contains_key(*it)).for_each(|element| {
+            self.acknowledged.remove(element);
+        });
         let lost: Vec<_> = before.keys().filter(|it| !after.contains_key(*it)).collect();
         lost.iter().for_each(|element| self.is_pushed(element, false));
         let known = lost.into_iter().find(|it| self.acknowledged.contains(*it))?;

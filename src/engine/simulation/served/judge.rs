@@ -68,6 +68,10 @@ const FOLLOWED: Duration = Duration::from_secs(1);
 /// If a failover has lost a release, the client must repeat the release within this time.
 const REPEATED: Duration = Duration::from_secs(1);
 
+/// The same limit in a cluster, where a client without requests notices the failover only when it
+/// refreshes the topology.
+const REPEATED_IN_CLUSTER: Duration = Duration::from_millis(7_500);
+
 /// `try_acquire` and a release must end within this time if there is no fault. The second limit is
 /// for runs in which a connection may be silent. A client notices a silent connection only when it
 /// sends a request.
@@ -89,11 +93,6 @@ const REPLICAS_FOLLOW: Duration = Duration::from_secs(1);
 
 /// A loss must be reported within this time.
 const REPORTED: Duration = Duration::from_millis(1_300);
-
-/// The longest wait of a foreign client or a polling waiter for a yield window in a calm run. The
-/// second limit is for several such waiters, which acquire in the same windows without an order.
-const WINDOW_COMES: Duration = Duration::from_secs(6);
-const SHARED_WINDOW_COMES: Duration = Duration::from_secs(15);
 
 /// How a waiter learns that it should send a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -186,6 +185,8 @@ struct Watched {
     /// When the keys of the lock last moved to another shard. The replicas of that shard receive
     /// the keys later.
     moved: Option<Instant>,
+    /// When the server of the lock last failed over.
+    failed_over: Option<Instant>,
     /// Until when a second holder is allowed even if replicas have acknowledged the first grant.
     forgotten_until: Instant,
     /// Until when a fault disturbs the server of the lock.
@@ -210,6 +211,7 @@ impl Judge {
             granted_to: None,
             doubtful_until: now,
             moved: None,
+            failed_over: None,
             forgotten_until: now,
             quiet_until: now,
             failing_until: now,
@@ -262,6 +264,16 @@ impl Judge {
             lock.quiet_until = lock.quiet_until.max(until);
             lock.failing_until = lock.failing_until.max(until);
         }
+    }
+
+    /// Records a failover of the server of `name`, which disturbs clients for `lasts`. If this
+    /// server takes over again before clients have followed the last failover, they do not notice
+    /// either failover. Then a lost release is not repeated, and its lease must end.
+    pub(super) fn fails_over(&self, name: &Name, lasts: Duration) {
+        let now = Instant::now();
+        let before = self.seen().locks.get_mut(name).and_then(|it| it.failed_over.replace(now));
+        let again = before.is_some_and(|at| now < at + FOLLOWED);
+        self.fault_of(name, if again { lasts + self.scenario.lease() } else { lasts });
     }
 
     /// Records that for `lasts`, `name` moves to another server. Meanwhile some requests take
@@ -491,8 +503,10 @@ impl Judge {
         let rule =
             rule.or_else(|| self.names.iter().find_map(|name| seen.granted_to_dead(name, now)));
         let rule = rule.or_else(|| self.unsubscribed_waiter(&seen, now));
-        let rule = rule
-            .or_else(|| self.names.iter().find_map(|it| seen.leftover(it, &self.scenario, now)));
+        let repeated = if self.site.shards() == 1 { REPEATED } else { REPEATED_IN_CLUSTER };
+        let rule = rule.or_else(|| {
+            self.names.iter().find_map(|it| seen.leftover(it, &self.scenario, repeated, now))
+        });
         let rule = rule.or_else(|| seen.starved_waiter(&self.scenario, now));
         let mut keys = self.site.masters().into_iter().flat_map(|it| it.keys_without_ttl());
         let endless = || keys.find(|key| !outlives(key)).map(|key| format!("{key} has no ttl"));
@@ -547,15 +561,6 @@ pub(super) const DATA: &str = ":data";
 /// write.
 pub(super) fn outlives(key: &str) -> bool {
     key.starts_with("redisson_lock_token") || key.ends_with(DATA)
-}
-
-/// Returns the longest time for which a waiter without a queue entry may wait for a yield window.
-fn window_comes(scenario: &Scenario) -> Duration {
-    let pollers = scenario.polling && !scenario.restless;
-    match pollers || scenario.outsiders > 0 || scenario.redisson && scenario.busy_poller {
-        true => SHARED_WINDOW_COMES,
-        false => WINDOW_COMES,
-    }
 }
 
 /// Returns within which time a waiter must acquire a free lock.

@@ -7,6 +7,9 @@ use leasehold_twin::Delay;
 
 use super::scenario::{Kind, Scenario};
 
+/// The longest pause of a client, in milliseconds.
+pub(super) const LONGEST_PAUSE: u64 = 8_000;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerFaults {
     /// How far replicas lag behind, and how long gossip takes, in milliseconds.

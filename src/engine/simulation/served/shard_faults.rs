@@ -4,7 +4,7 @@
 //! data, the judge allows no second holder.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -19,8 +19,9 @@ use super::{
     judge::Judge,
     peer::Peer,
     scenario::{Kind, Scenario},
-    server_faults::ServerFaults,
+    server_faults::{LONGEST_PAUSE, ServerFaults},
     site::Site,
+    stale_connections::SILENCE,
 };
 use crate::{domain::Name, engine::simulation::trace::Trace};
 
@@ -100,27 +101,33 @@ impl ShardFault {
         self.names().iter().for_each(|name| self.judge.fault_of(name, lasts));
     }
 
+    /// Returns the data of `name` at `server`, and the milliseconds until its lease ends.
+    fn state(&self, server: &Twin, name: &Name) -> (Option<BTreeMap<String, String>>, i64) {
+        match &self.book {
+            Some(_) => jobs::state(server),
+            None => (server.hash(name.as_str()), server.pttl(name.as_str())),
+        }
+    }
+
     /// Promotes another server. The old primary still serves its connected clients for `serves`.
     pub(super) fn promote(&self, serves: Duration) {
         let (names, old) = (self.names(), self.primary());
-        let state = |server: &Twin, name: &Name| match &self.book {
-            Some(_) => jobs::state(server),
-            None => (server.hash(name.as_str()), server.pttl(name.as_str())),
-        };
-        let before: Vec<_> = names.iter().map(|name| state(&old, name)).collect();
+        let before: Vec<_> = names.iter().map(|name| self.state(&old, name)).collect();
         if !self.site.fail_over(self.shards[0]) {
             return self.log(|| "nobody can take over".into());
         }
         let new = self.primary();
         self.log(|| format!("{} takes over from {}", new.address(), old.address()));
         for (name, (held, lasted)) in names.iter().zip(before) {
-            let (known, lasts) = state(&new, name);
-            self.judge.fault_of(name, self.server_faults.gossip().max(serves));
-            // If a renewal reached only the old primary, the lease at the new primary may end
-            // before the client reaches the new primary.
+            let (known, lasts) = self.state(&new, name);
+            self.judge.fails_over(name, self.server_faults.gossip().max(serves));
+            // If a renewal reached, or later reaches, only the old primary, the lease at the new primary may end
+            // before the client reaches the new primary. A paused client reaches it later.
             let left = Duration::from_millis(lasts.unsigned_abs());
-            let shorter = lasts < lasted || self.book.is_some();
-            if known.is_some() && shorter && left < self.left() + serves {
+            let shorter = lasts < lasted || !serves.is_zero() || self.book.is_some();
+            let pause = if self.server_faults.pauses { LONGEST_PAUSE } else { 0 };
+            let reached = self.left() + serves + Duration::from_millis(pause);
+            if known.is_some() && shorter && left < reached {
                 self.judge.forgets(name, serves + left);
             }
             if known != held || !serves.is_zero() {
@@ -130,6 +137,18 @@ impl ShardFault {
             if let (Some(book), Some(before), Some(after)) = (&self.book, held, known) {
                 let repeats = self.scenario.kind == Kind::Switched && self.site.shards() == 1;
                 book.fails_over(&before, &after, repeats);
+            }
+        }
+    }
+
+    /// Records that for `lasts`, no renewal reaches the replicas, before one of them is promoted. If
+    /// an earlier fault has delayed the renewals of a hold, its lease may end at a replica meanwhile.
+    fn misses_renewals(&self, lasts: Duration) {
+        let (replicas, until) = (self.site.replicas(self.shards[0]), lasts + self.left());
+        for name in self.names() {
+            let mut left = replicas.iter().map(|replica| self.state(replica, &name).1);
+            if left.any(|left| u128::try_from(left).is_ok_and(|left| left < until.as_millis())) {
+                self.judge.forgets(&name, until);
             }
         }
     }
@@ -155,10 +174,10 @@ impl ShardFault {
     /// the restarted replicas is promoted.
     pub(super) async fn behind(&self) {
         let (old, replicas) = (self.primary(), self.site.replicas(self.shards[0]));
-        // The replicas miss renewals for this time. The time is so short that acknowledged grants
-        // still have a lease afterwards.
+        // The replicas miss renewals for this time.
         let most = u64::try_from(self.scenario.ttl.as_millis()).unwrap() / 4;
         let (missed, cut_for) = (self.millis(most), self.millis(500));
+        self.misses_renewals(missed + cut_for);
         replicas.iter().for_each(Twin::kill);
         sleep(missed).await;
         self.fault(cut_for);
@@ -176,7 +195,10 @@ impl ShardFault {
     /// noticed its replacement.
     pub(super) async fn hung(&self) {
         let (old, cut_for, later) = (self.primary(), self.millis(1_500), self.millis(8_000));
-        self.fault(cut_for);
+        // A client of a cluster that sends no request to the node notices only that its connection
+        // for messages is silent.
+        let is_node = matches!(self.site, Site::Nodes(..));
+        self.fault(if is_node { SILENCE.max(cut_for) } else { cut_for });
         self.site.stop(&old);
         sleep(cut_for).await;
         self.promote(if later < self.left() { self.left() } else { Duration::ZERO });
@@ -187,9 +209,10 @@ impl ShardFault {
 
     /// Cuts the primary off from all other servers, while clients still reach it.
     pub(super) async fn isolated(&self) {
-        let old = self.primary();
+        let (old, missed) = (self.primary(), self.millis(2_000));
+        self.misses_renewals(missed);
         old.isolate();
-        sleep(self.millis(2_000)).await;
+        sleep(missed).await;
         self.promote(self.left());
         sleep(self.millis(10_000)).await;
         self.log(|| format!("{} is among others again", old.address()));

@@ -20,7 +20,7 @@ use super::{
 type Key = (String, u64);
 
 /// A client must close a silent connection within this time.
-const SILENCE: Duration = Duration::from_secs(7);
+pub(super) const SILENCE: Duration = Duration::from_secs(7);
 
 /// The connections that clients must close, and since when.
 pub(super) struct StaleConnections {
@@ -73,15 +73,16 @@ impl StaleConnections {
         }
         let (before, now) = (std::mem::take(&mut self.silent), Instant::now());
         for server in site.all() {
-            let address = server.address();
+            let (address, hangs) = (server.address(), site.is_hung(&server));
             for connection in server.connections() {
                 let key = (address.clone(), connection.id);
                 let peer = peers.iter().find(|it| is_of(&connection, &it.id) && !it.is_dead());
                 let (Some(since), Some(peer)) = (before.get(&key), peer) else { continue };
-                if now > peer.gate.opens().max(*since) + SILENCE {
+                if !hangs && now > peer.gate.opens().max(*since) + SILENCE {
                     return Err(format!("{} keeps a silent connection to {address}", peer.id));
                 }
-                self.silent.insert(key, *since);
+                // A server notices a closed connection only when it no longer hangs.
+                self.silent.insert(key, if hangs { now } else { *since });
             }
         }
         Ok(())

@@ -7,14 +7,17 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{
-    ACQUIRED, Class, NOTICED, REPEATED, REPORTED, Seen, TrustedHold, Waiter, Watched, window_comes,
-};
+use super::{ACQUIRED, Class, NOTICED, REPORTED, Seen, TrustedHold, Waiter, Watched};
 use crate::{
     LostReason,
     domain::{Name, Owner},
     engine::simulation::{gate::Gate, served::scenario::Scenario},
 };
+
+/// The longest wait of a foreign client or a polling waiter for a yield window in a calm run. The
+/// second limit is for several such waiters, which acquire in the same windows without an order.
+const WINDOW_COMES: Duration = Duration::from_secs(6);
+const SHARED_WINDOW_COMES: Duration = Duration::from_secs(15);
 
 impl Seen {
     /// Returns the end of a fault that begins now and lasts for `lasts`. A client that lost its
@@ -168,11 +171,13 @@ impl Seen {
         lock.max(self.disturbed_until).max(client)
     }
 
-    /// Checks that a lock does not stay held by an owner without a guard.
+    /// Checks that a lock does not stay held by an owner without a guard. After a failover has lost
+    /// a release, the client must repeat the release within the time `repeated`.
     pub(super) fn leftover(
         &self,
         name: &Name,
         scenario: &Scenario,
+        repeated: Duration,
         now: Instant,
     ) -> Option<String> {
         let lock = self.locks.get(name)?;
@@ -187,7 +192,7 @@ impl Seen {
         let (quiet, since, stays) = match self.released.get(leftover).filter(|_| repeats) {
             Some((at, gate)) => {
                 let quiet = self.releases_since(name, leftover).unwrap_or(since);
-                (quiet, since.max(*at).max(gate.opens()), REPEATED)
+                (quiet, since.max(*at).max(gate.opens()), repeated)
             }
             None => (self.quiet_since(name), since, scenario.lease() + ACQUIRED),
         };
@@ -229,4 +234,13 @@ impl Seen {
 
 fn client_of(owner: &str) -> &str {
     owner.rsplit_once(':').map_or("", |it| it.0)
+}
+
+/// Returns the longest time for which a waiter without a queue entry may wait for a yield window.
+fn window_comes(scenario: &Scenario) -> Duration {
+    let pollers = scenario.polling && !scenario.restless;
+    match pollers || scenario.outsiders > 0 || scenario.redisson && scenario.busy_poller {
+        true => SHARED_WINDOW_COMES,
+        false => WINDOW_COMES,
+    }
 }
