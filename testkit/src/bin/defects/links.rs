@@ -281,6 +281,17 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::SimulationFrom("run_cluster", 3_430),
+        Defect {
+            says: "a minority of the primaries decides the topology",
+            edits: &[Edit {
+                file: "link/src/topology/refresher.rs",
+                from: "2 * nodes.len() < primaries",
+                to: "2 * nodes.len() < primaries.min(1)",
+            }],
+        },
+    ),
+    (
         Finder::SimulationFrom("run_cluster", 524),
         Defect {
             says: "the topology is not requested when a node seems to have left",

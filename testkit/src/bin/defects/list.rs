@@ -3138,4 +3138,15 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             }],
         },
     ),
+    (
+        Finder::SimulationFrom("run_sentinel", 9_290),
+        Defect {
+            says: "a reservation after a failover counts as a fixed lease",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/lock/renew.lua",
+                from: "held = math.max(1, redis.call('PTTL', lock))",
+                to: "held = 1",
+            }],
+        },
+    ),
 ];
