@@ -65,13 +65,6 @@ const ACQUIRED_AFTER_SWITCH: Duration = Duration::from_millis(1_500);
 /// Clients must have reconnected within this time after a failover.
 const FOLLOWED: Duration = Duration::from_secs(1);
 
-/// If a failover has lost a release, the client must repeat the release within this time.
-const REPEATED: Duration = Duration::from_secs(1);
-
-/// The same limit in a cluster, where a client without requests notices the failover only when it
-/// refreshes the topology.
-const REPEATED_IN_CLUSTER: Duration = Duration::from_millis(7_500);
-
 /// `try_acquire` and a release must end within this time if there is no fault. The second limit is
 /// for runs in which a connection may be silent. A client notices a silent connection only when it
 /// sends a request.
@@ -84,6 +77,9 @@ const NOTICED: Duration = Duration::from_secs(1);
 
 /// A waiter must be subscribed within this time.
 const SUBSCRIBED: Duration = Duration::from_secs(1);
+
+/// Clients may not notice two failovers within this time, because the first server takes over again.
+const UNNOTICED: Duration = Duration::from_millis(100);
 
 /// Clients must have reconnected within this time after their connections were lost.
 const CONNECTED: Duration = Duration::from_secs(2);
@@ -272,8 +268,8 @@ impl Judge {
     pub(super) fn fails_over(&self, name: &Name, lasts: Duration) {
         let now = Instant::now();
         let before = self.seen().locks.get_mut(name).and_then(|it| it.failed_over.replace(now));
-        let again = before.is_some_and(|at| now < at + FOLLOWED);
-        self.fault_of(name, if again { lasts + self.scenario.lease() } else { lasts });
+        let is_noticed = before.is_none_or(|at| now >= at + UNNOTICED);
+        self.fault_of(name, if is_noticed { lasts } else { lasts + self.scenario.lease() });
     }
 
     /// Records that for `lasts`, `name` moves to another server. Meanwhile some requests take
@@ -308,8 +304,16 @@ impl Judge {
     /// replicas have acknowledged the grant.
     pub(super) fn forgets(&self, name: &Name, lasts: Duration) {
         self.doubts(name, lasts);
+        self.may_expire(name, lasts);
+    }
+
+    /// Records that within the time `lasts`, the lease of `name` may end at the server before its
+    /// holder knows, although no other fault disturbs the clients.
+    pub(super) fn may_expire(&self, name: &Name, lasts: Duration) {
+        let until = Instant::now() + lasts + self.scenario.lease();
         if let Some(lock) = self.seen().locks.get_mut(name) {
-            lock.forgotten_until = lock.doubtful_until;
+            lock.doubtful_until = lock.doubtful_until.max(until);
+            lock.forgotten_until = lock.forgotten_until.max(until);
         }
     }
 
@@ -495,7 +499,8 @@ impl Judge {
         }
         let rule = seen.false_belief(now);
         let rule = rule.or_else(|| seen.unreported_loss(now));
-        let asks_at_once = self.scenario.kind == Kind::Switched && self.site.shards() == 1;
+        let (scenario, shards) = (&self.scenario, self.site.shards());
+        let asks_at_once = scenario.kind == Kind::Switched && shards == 1;
         let rule = rule.or_else(|| seen.unnoticed_loss(now).filter(|_| asks_at_once));
         let acquired = acquired(&self.scenario);
         let rule =
@@ -503,10 +508,8 @@ impl Judge {
         let rule =
             rule.or_else(|| self.names.iter().find_map(|name| seen.granted_to_dead(name, now)));
         let rule = rule.or_else(|| self.unsubscribed_waiter(&seen, now));
-        let repeated = if self.site.shards() == 1 { REPEATED } else { REPEATED_IN_CLUSTER };
-        let rule = rule.or_else(|| {
-            self.names.iter().find_map(|it| seen.leftover(it, &self.scenario, repeated, now))
-        });
+        let leftover = |it| seen.leftover(it, scenario, shards, now);
+        let rule = rule.or_else(|| self.names.iter().find_map(leftover));
         let rule = rule.or_else(|| seen.starved_waiter(&self.scenario, now));
         let mut keys = self.site.masters().into_iter().flat_map(|it| it.keys_without_ttl());
         let endless = || keys.find(|key| !outlives(key)).map(|key| format!("{key} has no ttl"));

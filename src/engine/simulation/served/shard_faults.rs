@@ -121,14 +121,17 @@ impl ShardFault {
         for (name, (held, lasted)) in names.iter().zip(before) {
             let (known, lasts) = self.state(&new, name);
             self.judge.fails_over(name, self.server_faults.gossip().max(serves));
-            // If a renewal reached, or later reaches, only the old primary, the lease at the new primary may end
-            // before the client reaches the new primary. A paused client reaches it later.
+            // If a renewal reached, or later reaches, only the old primary, the lease at the new
+            // primary may end before the client reaches the new primary. A paused client reaches it
+            // later.
             let left = Duration::from_millis(lasts.unsigned_abs());
-            let shorter = lasts < lasted || !serves.is_zero() || self.book.is_some();
+            let shorter = lasts < lasted || self.book.is_some();
             let pause = if self.server_faults.pauses { LONGEST_PAUSE } else { 0 };
-            let reached = self.left() + serves + Duration::from_millis(pause);
-            if known.is_some() && shorter && left < reached {
-                self.judge.forgets(name, serves + left);
+            let reached = self.left() + Duration::from_millis(pause);
+            let reached = if shorter { reached + serves } else { reached };
+            let may_be_late = shorter || !serves.is_zero();
+            if known.is_some() && may_be_late && left < reached {
+                self.judge.may_expire(name, serves + left);
             }
             if known != held || !serves.is_zero() {
                 self.log(|| format!("{name} was {held:?} and is {known:?}"));
@@ -148,7 +151,7 @@ impl ShardFault {
         for name in self.names() {
             let mut left = replicas.iter().map(|replica| self.state(replica, &name).1);
             if left.any(|left| u128::try_from(left).is_ok_and(|left| left < until.as_millis())) {
-                self.judge.forgets(&name, until);
+                self.judge.may_expire(&name, until);
             }
         }
     }

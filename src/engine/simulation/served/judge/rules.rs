@@ -14,6 +14,13 @@ use crate::{
     engine::simulation::{gate::Gate, served::scenario::Scenario},
 };
 
+/// If a failover has lost a release, the client must repeat the release within this time.
+const REPEATED: Duration = Duration::from_secs(1);
+
+/// The same limit in a cluster, where a client without requests notices the failover only when it
+/// refreshes the topology.
+const REPEATED_IN_CLUSTER: Duration = Duration::from_millis(7_500);
+
 /// The longest wait of a foreign client or a polling waiter for a yield window in a calm run. The
 /// second limit is for several such waiters, which acquire in the same windows without an order.
 const WINDOW_COMES: Duration = Duration::from_secs(6);
@@ -172,12 +179,12 @@ impl Seen {
     }
 
     /// Checks that a lock does not stay held by an owner without a guard. After a failover has lost
-    /// a release, the client must repeat the release within the time `repeated`.
+    /// a release, the client must repeat the release in time.
     pub(super) fn leftover(
         &self,
         name: &Name,
         scenario: &Scenario,
-        repeated: Duration,
+        shards: usize,
         now: Instant,
     ) -> Option<String> {
         let lock = self.locks.get(name)?;
@@ -189,6 +196,7 @@ impl Seen {
         let gone = self.trusted_holds.values().filter(|it| it.owner.as_str() == leftover);
         let since = gone.filter_map(|it| it.over_at).max().unwrap_or(lock.since).max(lock.since);
         let repeats = scenario.is_deployed() && !self.is_dead(leftover);
+        let repeated = if shards == 1 { REPEATED } else { REPEATED_IN_CLUSTER };
         let (quiet, since, stays) = match self.released.get(leftover).filter(|_| repeats) {
             Some((at, gate)) => {
                 let quiet = self.releases_since(name, leftover).unwrap_or(since);
