@@ -1,7 +1,10 @@
 //! Runs the conformance tests on simulated servers of each deployment, in virtual time. Further
 //! tests let a server fail while a lock is held.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use leasehold_twin::{Cluster, Delay, Net, Sentinels};
 use tokio::time::{Instant, sleep};
@@ -99,6 +102,24 @@ async fn acknowledged_grant_outlives_a_simulated_failover() {
     let new = watched.fail_over().unwrap();
     assert!(new.hash("app:door").is_some());
     acquired(&store).await;
+}
+
+/// The simulated server counts replicas as Redis 7.0 does. On newer servers, `WAIT` does not cover
+/// the grant unless its own connection has written the grant again.
+#[tokio::test(start_paused = true)]
+async fn grant_is_written_again_before_replicas_are_counted() {
+    let net = Net::new(7);
+    let watched = Sentinels::start(&net, 3, 1, LAG);
+    let store = store(&net, &url_of_sentinels(&watched), "one").await;
+    acquired(&store).await;
+    let writes = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&writes);
+    watched.primary().watch(move |it| {
+        *count.lock().unwrap() += u32::from(it.in_script && format!("{it:?}").contains("HSET"));
+    });
+    let one = Replicas::at_least(1).within(Duration::from_secs(5));
+    assert_eq!(store.replicated(&claim(), one).await.unwrap(), 1);
+    assert_eq!(*writes.lock().unwrap(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -556,7 +556,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::SimulationFrom("run_sentinel", 124),
+        Finder::Unit("store::redis::simulated::grant_is_written_again_before_replicas_are_counted"),
         Defect {
             says: "the grant is not written again before replicas are counted",
             edits: &[Edit {
