@@ -23,14 +23,14 @@ impl Counted {
 
     /// Returns the number of commands while `act` ran, and its result.
     async fn commands<T>(&self, act: impl Future<Output = leasehold::Result<T>>) -> (u64, T) {
-        let (calls, result) = self.calls(act).await;
+        let (calls, result) = Box::pin(self.calls(act)).await;
         (calls.total(), result)
     }
 
     /// Like `commands`, but does not count the subscription of a member. If the member opens the
     /// barrier at once, it may withdraw its subscription before the connection has sent it.
     async fn requests<T>(&self, act: impl Future<Output = leasehold::Result<T>>) -> (u64, T) {
-        let (calls, result) = self.calls(act).await;
+        let (calls, result) = Box::pin(self.calls(act)).await;
         (calls.total() - calls.of("subscribe"), result)
     }
 
@@ -41,7 +41,7 @@ impl Counted {
     }
 
     async fn cost<T>(&self, act: impl Future<Output = leasehold::Result<T>>) -> u64 {
-        self.commands(act).await.0
+        Box::pin(self.commands(act)).await.0
     }
 }
 
