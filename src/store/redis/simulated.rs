@@ -142,6 +142,25 @@ async fn store_follows_a_moved_slot_and_a_failover_of_its_node() {
     assert!(cluster.nodes()[new].hash("app:door").is_some());
 }
 
+/// The old primary runs on as a replica, where the client could subscribe again. But scripts on the
+/// new primary count only the subscribers of the new primary.
+#[tokio::test(start_paused = true)]
+async fn subscription_follows_the_slot_soon_after_a_failover() {
+    let net = Net::new(7);
+    let cluster = Cluster::start(&net, 3, 1, LAG);
+    let store = store(&net, &url_of_cluster(&cluster), "one").await;
+    let slot = Cluster::slot_of("app:door");
+    let channel = "redisson_lock__channel:{app:door}";
+    let subscribers = |node: usize| cluster.nodes()[node].subscribers(channel);
+    store.listen(&Object::lock("app:door"));
+    sleep(Duration::from_millis(500)).await;
+    let old = cluster.owner(slot);
+    assert_eq!(subscribers(old), 1);
+    let new = cluster.fail_over(slot).unwrap();
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!((subscribers(old), subscribers(new)), (0, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn timeout_at_a_read_only_server_returns_its_readonly_error() {
     let net = Net::new(7);

@@ -402,7 +402,9 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::SimulationFrom("run_cluster", 280),
+        Finder::Unit(
+            "store::redis::simulated::subscription_follows_the_slot_soon_after_a_failover",
+        ),
         Defect {
             says: "the end of a subscription by the server does not refresh the topology",
             edits: &[Edit {
