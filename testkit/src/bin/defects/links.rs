@@ -347,7 +347,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::SimulationFrom("run_cluster", 1737),
+        Finder::SimulationFrom("run_cluster", 2_490),
         Defect {
             says: "MOVED is not noted",
             edits: &[Edit {

@@ -416,7 +416,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a guarded write does not check the owner",
             edits: &[Edit {
@@ -427,7 +427,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a guarded write is made in part",
             edits: &[Edit {
@@ -858,7 +858,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "readers do not wait for waiting writers",
             edits: &[Edit {
@@ -882,7 +882,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a read hold for a writer is granted without its write hold",
             edits: &[Edit {
@@ -893,7 +893,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "the renewal of a writer shortens its longer read lease",
             edits: &[Edit {
@@ -904,7 +904,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a renewal never shortens the lease of an only reader",
             edits: &[Edit {
@@ -915,7 +915,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a writer that keeps reading keeps the TTL of its write hold",
             edits: &[Edit {
@@ -926,7 +926,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a reader waits for writers that came after it",
             edits: &[Edit {
@@ -937,7 +937,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a reader is renewed after the end of its lease",
             edits: &[Edit {
@@ -948,7 +948,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a dead reader blocks writers",
             edits: &[Edit {
@@ -1207,7 +1207,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a check of a fixed lease changes the lease",
             edits: &[Edit {
@@ -1297,7 +1297,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a script grants more than there are",
             edits: &[Edit {
@@ -1308,7 +1308,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a repeated acquisition counts twice",
             edits: &[Edit {
@@ -1319,7 +1319,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a script renews what has expired",
             edits: &[Edit {
@@ -1330,7 +1330,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a repeated change happens twice",
             edits: &[Edit {
@@ -1341,7 +1341,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a release does not announce free permits",
             edits: &[Edit {
@@ -1402,7 +1402,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a release adds permits that were never acquired",
             edits: &[Edit {
@@ -1413,7 +1413,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a repeated count counts twice",
             edits: &[Edit {
@@ -1444,7 +1444,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "the end of a preferred waiter is not announced",
             edits: &[Edit {
@@ -1466,7 +1466,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "permits: a lease is shortened under its holder",
             edits: &[Edit {
@@ -1477,7 +1477,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a waiter without a request in flight leaves an entry when it gives up",
             edits: &[Edit {
@@ -1948,7 +1948,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Finder::Unit("store::redis::simulated::simulated_server_passes_the_conformance_tests"),
         Defect {
             says: "a repeated count of a latch counts twice",
             edits: &[Edit {
