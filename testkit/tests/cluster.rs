@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use testkit::{Cluster, Connection, Failover, Links, Redis, eventually};
+use testkit::{Cluster, Connection, Failover, Links, Redis, Reply, eventually};
 
 #[test]
 fn node_serves_its_slots_and_redirects_requests_for_others() {
@@ -266,6 +266,21 @@ fn replicas_of_a_cluster_log_in_as_a_user() {
     let to = cluster.masters().into_iter().find(|it| it.port() != from.port()).unwrap();
     cluster.move_slot(slot, &to);
     assert_eq!(to.command(&["GET", "key"]).text(), "1");
+}
+
+#[test]
+fn every_node_announces_the_same_links() {
+    let cluster = Cluster::options().replicas(0).links().start();
+    let mut announced: Vec<_> =
+        cluster.nodes().iter().map(|node| i64::from(cluster.announced_port(node))).collect();
+    announced.sort_unstable();
+    for node in cluster.nodes() {
+        let slots = node.command(&["CLUSTER", "SLOTS"]);
+        let port = |range: &Reply| range.list()[2].list()[1].number();
+        let mut ports: Vec<_> = slots.list().iter().map(port).collect();
+        ports.sort_unstable();
+        assert_eq!(ports, announced);
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ use crate::clock::{clock, eventually, eventually_with_requests};
 use crate::deployment::{announced_port, start_all};
 use crate::links::Links;
 use crate::options::{Kind, Options};
+use crate::program;
 use crate::server::Redis;
 
 pub use moving::SlotMove;
@@ -503,6 +504,10 @@ fn announce(node: &Redis, name: &str, links: &Links) {
     }
     let bus = ports.bus.expect("a node has a bus");
     node.configure(&[("cluster-announce-bus-port", &door(bus))]);
+    // Before Redis 7, `CLUSTER SLOTS` of a node has the node's own port until a restart.
+    if program::redis_major() < 7 {
+        node.restart();
+    }
 }
 
 const AGREEMENT: Duration = Duration::from_secs(60);
