@@ -91,7 +91,10 @@ fn permissions(more: &[&str]) -> Vec<&'static str> {
 /// Creates a user at `server` with these permissions.
 fn admit(server: &Redis, name: &str, permissions: &[&str]) {
     server.user(name, permissions);
-    server.command(&["ACL", "SETUSER", name, "+client|setinfo"]);
+    // Each of these rules needs its own command, because older servers reject it.
+    for rule in ["+client|setinfo", "+hpexpire"] {
+        server.command(&["ACL", "SETUSER", name, rule]);
+    }
     server.command(&["ACL", "LOG", "RESET"]);
 }
 

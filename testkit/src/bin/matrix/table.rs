@@ -69,6 +69,8 @@ supported, and a table below has the reason. A row of tests that did not run say
 const DIFFERENCES: &str = "
 ## Differences between servers
 
+- Redis 6.2: after `CONFIG SET cluster-announce-port`, only the other nodes report the new port of a node. The node itself reports it after a restart.
+  Until then, clients reconnect again and again.
 - Valkey 8 and 9: `CLUSTER SETSLOT` waits for the replicas of its node. It fails with `NOREPLICAS` if one is paused.
 - Valkey 9: from eight subscribers on, `PUBSUB NUMSUB` returns an address instead of a number, while the table of subscribers grows. Clients
   that subscribe without a queue entry, such as Redisson's, are then not counted, and get 2 % of the time instead of 20 %. In a cluster,
