@@ -108,7 +108,7 @@ impl Jobs {
             }
         }
         // The replaced server may still have executed the `done` of an element that comes back. If
-        // that server becomes the primary again, the element is not in its queue.
+        // the replaced server becomes the primary again, the element is gone again.
         after.keys().filter(|it| !before.contains_key(*it)).for_each(|element| {
             self.acknowledged.remove(element);
         });
