@@ -448,6 +448,26 @@ fn descendant_that_outlives_its_command_is_killed() {
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
 }
 
+/// The killed descendant stays a zombie of its group, because its parent, in another group, does not
+/// reap it. For `leasehold`, it looks like a process that the kernel cannot end yet.
+#[test]
+fn lock_is_held_until_a_killed_descendant_is_gone_or_2_s_pass() {
+    let redis = Redis::start();
+    let ignores = "trap '' TERM; until grep -q sleep /proc/$PPID/comm; do sleep 0.02; done; \
+                   echo pid $$; while :; do sleep 0.02; done";
+    let text = format!("(sh -c \"{}\" & exec setsid sleep 10) & wait", ignores.replace('$', "\\$"));
+    let process = shell(&redis, &["--grace", "300ms"], &text);
+    let descendant = pid_in(&process.wait_for("pid"));
+    process.signal(Signal::TERM);
+    eventually("the descendant is killed", SOON, || !is_alive(descendant));
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1);
+    let ended = process.ended();
+    assert_eq!(ended.code, 143);
+    let warning = " still exists 2s after KILL; check its processes";
+    assert!(ended.err.contains(warning), "{}", ended.err);
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
+
 /// Both TERM and the end of the grace period come before the end of the lease.
 #[test]
 fn command_ends_before_its_lease_ends_when_redis_is_silent() {

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    Job, environment,
+    Job, KILLED, environment,
     hold::Hold,
     starter::{START, this_program},
     target::Target,
@@ -62,6 +62,17 @@ impl Command {
     /// After the end of the command, returns whether other processes of its group are left.
     pub(super) fn has_descendants(&self) -> bool {
         self.target.outlives_its_command()
+    }
+
+    /// Reports processes of the group that are left although they got KILL.
+    pub(super) fn report_descendants(&self) {
+        if self.has_descendants() {
+            let group = self.target.id();
+            say(&format!(
+                "end command: process group {group} still exists {KILLED:?} after KILL; check its \
+                 processes"
+            ));
+        }
     }
 
     /// Ends the watcher, so that the watcher kills no process.

@@ -53,6 +53,10 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 /// How often the group of a stopped command is checked, after the command has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How long this process waits for the end of killed processes. The kernel ends them at once, unless
+/// they wait for a device that does not reply. A zombie counts as a process until it is reaped.
+const KILLED: Duration = Duration::from_secs(2);
+
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) name: String,
@@ -192,7 +196,8 @@ pub(crate) fn finish(
 }
 
 /// Waits for the command. After a loss or TERM, also waits for its process group, because no
-/// process of this group may run without the lock. Returns how the command ended.
+/// process of this group may run without the lock. After KILL, waits for the group at most for the
+/// time `KILLED`. Returns how the command ended.
 async fn attend(
     job: &Job,
     hold: &Hold,
@@ -202,11 +207,15 @@ async fn attend(
     let grace = job.grace;
     let mut lost = pin!(hold.lost());
     let (mut stopped, mut kill_at, mut terminated) = (None, None::<Instant>, false);
-    let mut ended = None;
+    let (mut ended, mut gone_by) = (None, None::<Instant>);
     loop {
+        let waits = kill_at.is_some() || gone_by.is_some_and(|by| Instant::now() < by);
         if let Some(status) = ended
-            && (kill_at.is_none() || !command.has_descendants())
+            && !(waits && command.has_descendants())
         {
+            if gone_by.is_some() {
+                command.report_descendants();
+            }
             return Ok((status, stopped));
         }
         let left = hold.remaining();
@@ -223,11 +232,8 @@ async fn attend(
             biased;
             status = command.wait(), if ended.is_none() => {
                 ended = Some(status?);
-                if stopped.is_some() || terminated {
-                    // If the command was stopped and `kill_at` is `None`, the grace period is over,
-                    // so the rest of the group gets KILL at once.
-                    let rest = if stopped.is_some() { Duration::ZERO } else { grace };
-                    kill_at = kill_at.or_else(|| Some(Instant::now() + rest));
+                if terminated && gone_by.is_none() {
+                    kill_at = kill_at.or_else(|| Some(Instant::now() + grace));
                 }
             }
             reason = &mut lost, if stopped.is_none() => {
@@ -238,7 +244,7 @@ async fn attend(
             }
             () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
                 command.kill();
-                kill_at = None;
+                (kill_at, gone_by) = (None, Some(Instant::now() + KILLED));
             }
             signal = signals.next() => {
                 // A second TERM means that the user does not want to wait.

@@ -14,6 +14,11 @@ pub(super) enum Target {
 }
 
 impl Target {
+    pub(super) fn id(self) -> i32 {
+        let (Self::Group(id) | Self::Process(id)) = self;
+        id.as_raw_nonzero().get()
+    }
+
     pub(super) fn signal(self, signal: Signal) -> io::Result<()> {
         let sent = match self {
             Self::Group(group) => kill_process_group(group, signal),

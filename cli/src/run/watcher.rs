@@ -65,11 +65,11 @@ impl Watcher {
             return;
         }
         self.deadline = deadline;
-        let (kind, id) = match target {
-            Target::Group(id) => ("group", id),
-            Target::Process(id) => ("process", id),
+        let kind = match target {
+            Target::Group(_) => "group",
+            Target::Process(_) => "process",
         };
-        let line = format!("{kind} {} {}\n", id.as_raw_nonzero(), deadline.as_millis());
+        let line = format!("{kind} {} {}\n", target.id(), deadline.as_millis());
         let Some(input) = &mut self.child.stdin else { return };
         if let Err(error) = input.write_all(line.as_bytes()) {
             self.is_reachable = false;
