@@ -455,7 +455,10 @@ fn lock_is_held_until_a_killed_descendant_is_gone_or_2_s_pass() {
     let redis = Redis::start();
     let ignores = "trap '' TERM; until grep -q sleep /proc/$PPID/comm; do sleep 0.02; done; \
                    echo pid $$; while :; do sleep 0.02; done";
-    let text = format!("(sh -c \"{}\" & exec setsid sleep 10) & wait", ignores.replace('$', "\\$"));
+    let text = format!(
+        "(sh -c \"{}\" & exec setsid sleep 10 >/dev/null 2>&1) & wait",
+        ignores.replace('$', "\\$")
+    );
     let process = shell(&redis, &["--grace", "300ms"], &text);
     let descendant = pid_in(&process.wait_for("pid"));
     process.signal(Signal::TERM);
