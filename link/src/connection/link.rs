@@ -7,6 +7,7 @@
 //! only the caller knows whether a second execution is safe.
 
 use std::{
+    convert::Infallible,
     fmt, slice,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -15,7 +16,8 @@ use std::{
 use redis::{Cmd, Value};
 use tokio::{
     runtime::Handle,
-    task::{AbortHandle, yield_now},
+    sync::oneshot,
+    task::yield_now,
     time::{Instant, timeout_at},
 };
 
@@ -37,7 +39,8 @@ pub(crate) struct Link {
     pub(crate) state: Arc<State>,
     dialer: Arc<Dialer>,
     watcher: Arc<dyn Watcher>,
-    supervisor: Mutex<Option<AbortHandle>>,
+    /// Dropping the sender ends the supervisor.
+    supervisor: Mutex<Option<oneshot::Sender<Infallible>>>,
     command_timeout: Duration,
     /// Whether calls fail at once if the server rejects the login.
     reports_rejection: bool,
@@ -112,11 +115,13 @@ impl Link {
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
         let Self { state, dialer, watcher, .. } = self;
         // The mutex is locked before the supervisor starts. Without this order, the supervisor
-        // could end at once, and the next supervisor could store its handle first. The older handle
+        // could end at once, and the next supervisor could store its sender first. The older sender
         // would then replace the newer one.
-        let mut task = self.supervisor.lock();
+        let mut current = self.supervisor.lock();
         if let Some(supervisor) = Supervisor::of(state, dialer, watcher, self.command_timeout) {
-            *task = Some(runtime.spawn(supervisor.run(first)).abort_handle());
+            let (sender, cut) = oneshot::channel();
+            *current = Some(sender);
+            runtime.spawn(supervisor.run(first, cut));
         }
         Ok(())
     }
@@ -173,12 +178,10 @@ impl Link {
         }
     }
 
-    /// Ends the connection, even if it is healthy. Calls that wait for a reply fail. The next call
-    /// connects again.
+    /// Ends the connection, even if it is healthy. Calls fail if their replies have not come yet.
+    /// The next call connects again.
     pub(crate) fn cut(&self) {
-        if let Some(supervisor) = self.supervisor.lock().take() {
-            supervisor.abort();
-        }
+        drop(self.supervisor.lock().take());
     }
 
     /// Returns the connection. While the connection is down, waits for it.
@@ -239,12 +242,6 @@ impl Link {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("dialer", &self.dialer).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.cut();
     }
 }
 
@@ -309,6 +306,23 @@ mod tests {
         let dialer = Dialer::new(target, &settings, "tests", vec![]).unwrap();
         let watcher = Arc::<Counter>::clone(watcher);
         Link::connect(Arc::new(dialer), watcher, Duration::from_secs(3)).await.unwrap()
+    }
+
+    /// Former bug: when the topology changed, releases whose replies had come were in doubt.
+    #[tokio::test]
+    async fn reply_that_came_before_the_cut_reaches_its_caller() {
+        let (redis, watcher) = (Redis::start(), Arc::<Counter>::default());
+        let (link, ping) = (link(&redis, &watcher).await, cmd("PING"));
+        let mut asked = Box::pin(link.call(&ping));
+        assert!((&mut asked).now_or_never().is_none());
+        yield_now().await;
+        // The reply comes while this thread runs no task.
+        std::thread::sleep(Duration::from_millis(300));
+        link.cut();
+        assert!(asked.await.is_ok());
+        while watcher.seen() != (1, 1) {
+            yield_now().await;
+        }
     }
 
     #[test]

@@ -15,7 +15,8 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::{
-    sync::Notify,
+    sync::{Notify, oneshot},
+    task::{unconstrained, yield_now},
     time::{Instant, sleep},
 };
 
@@ -177,15 +178,16 @@ impl Supervisor {
         })
     }
 
-    /// Keeps the connection up for ever, and polls sentinels for the primary. Starts with the
-    /// connection `first`, if the caller passes one. Without `first`, there was no connection yet,
-    /// or the runtime of the last connection has ended.
-    pub(crate) async fn run(self, first: Option<Dialled>) {
+    /// Keeps the connection up until the sender of `cut` is dropped, and polls sentinels for the
+    /// primary. Starts with the connection `first`, if the caller passes one. Without `first`, there
+    /// was no connection yet, or the runtime of the last connection has ended.
+    pub(crate) async fn run(self, first: Option<Dialled>, cut: oneshot::Receiver<Infallible>) {
         let dialer = Arc::clone(&self.dialer);
         tokio::select! {
             biased;
             never = self.keep_up(first) => match never {},
             never = dialer.discovery().keep_informed() => match never {},
+            () = until_cut(cut) => {}
         }
     }
 
@@ -342,7 +344,15 @@ impl Supervisor {
     }
 }
 
-/// Runs when the runtime or the link is dropped.
+/// Waits until the sender of `cut` is dropped. Then lets the runtime receive the replies that have
+/// already come to this machine, so that they reach their callers.
+async fn until_cut(cut: oneshot::Receiver<Infallible>) {
+    // A connection that receives without a pause uses up the coop budget of this task.
+    drop(unconstrained(cut).await);
+    yield_now().await;
+}
+
+/// Runs when the runtime or the link is dropped, and after a cut.
 impl Drop for Supervisor {
     fn drop(&mut self) {
         self.is_down();

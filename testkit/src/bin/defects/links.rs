@@ -99,8 +99,8 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "a node that was left keeps its connections",
             edits: &[Edit {
                 file: "link/src/connection/link.rs",
-                from: "            supervisor.abort();\n",
-                to: "            drop(supervisor);\n",
+                from: "drop(self.supervisor.lock().take());",
+                to: "self.supervisor.lock().take().map(std::mem::forget);",
             }],
         },
     ),
