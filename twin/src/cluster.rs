@@ -133,18 +133,29 @@ impl Cluster {
         Some(new)
     }
 
-    /// Begins to migrate a slot to the primary with the index `to`.
-    pub fn begin_move(&self, slot: u16, to: usize) {
+    /// Begins to migrate a slot to the primary with the index `to`. Returns false if this primary
+    /// does not know yet that it has lost the slot. Then nothing changes, because Redis refuses the
+    /// migration.
+    #[must_use]
+    pub fn begin_move(&self, slot: u16, to: usize) -> bool {
         let from = self.owner(slot);
+        if self.at(to, |it| it.map.owners.of(slot) == it.me) == Some(true) {
+            return false;
+        }
         self.at(to, |it| it.importing.insert(slot, from));
         self.at(from, |it| it.migrating.insert(slot, to));
+        true
+    }
+
+    /// Returns the index of the primary to which a slot migrates.
+    pub fn importer(&self, slot: u16) -> Option<usize> {
+        self.at(self.owner(slot), |it| it.migrating.get(&slot).copied()).flatten()
     }
 
     /// Moves up to `most` keys of a migrating slot, and returns their number.
     pub fn move_keys(&self, slot: u16, most: usize) -> usize {
         let from = self.owner(slot);
-        let to = self.at(from, |it| it.migrating.get(&slot).copied()).flatten();
-        let Some(to) = to else { return 0 };
+        let Some(to) = self.importer(slot) else { return 0 };
         let moved = self.0.nodes[from].core().take_out(slot, most);
         let count = moved.len();
         self.0.nodes[to].core().take_in(moved);
@@ -154,10 +165,8 @@ impl Cluster {
     /// Ends the migration of a slot. The target learns of the end first. The other nodes learn of
     /// the end by gossip. Keys that were not moved are lost.
     pub fn finish_move(&self, slot: u16) {
+        let Some(to) = self.importer(slot) else { return };
         let mut truth = self.truth();
-        let from = truth.map.owners.of(slot);
-        let to = self.at(from, |it| it.migrating.get(&slot).copied()).flatten();
-        let Some(to) = to else { return };
         let epoch = truth.map.nodes.iter().map(|node| node.epoch).max().unwrap_or_default();
         truth.map.nodes[to].epoch = epoch + 1;
         truth.map.owners.give(slot, to);

@@ -57,10 +57,22 @@ async fn sharded_subscriber_is_unsubscribed_when_its_slot_moves() {
     let (from, to) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
     let mut client = speaker(&cluster, from).await;
     assert_eq!(client.ask("SSUBSCRIBE k").await, ">3 $10 ssubscribe $1 k :1 ");
-    cluster.begin_move(slot, to);
+    assert!(cluster.begin_move(slot, to));
     cluster.finish_move(slot);
     assert_eq!(client.received().await, ">3 $12 sunsubscribe $1 k :0 ");
     assert!(client.ask("SSUBSCRIBE k").await.starts_with("-MOVED"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_still_claims_a_slot_refuses_to_import_it() {
+    let (cluster, slot) = cluster(0, Delay::None);
+    cluster.gossip(Delay::Fixed(ms(30)));
+    let (from, to) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
+    assert!(cluster.begin_move(slot, to));
+    cluster.finish_move(slot);
+    assert!(!cluster.begin_move(slot, from));
+    sleep(ms(31)).await;
+    assert!(cluster.begin_move(slot, from));
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +182,7 @@ async fn simulated_cluster_nodes_reply_like_redis_nodes() {
     }
     let moving = redis.moving(slot, real_of(to));
     moving.open();
-    twin.begin_move(slot, to);
+    assert!(twin.begin_move(slot, to));
     let between = [
         "GET {k}1",
         "GET {k}2",

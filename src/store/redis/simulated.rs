@@ -129,7 +129,7 @@ async fn store_follows_a_moved_slot_and_a_failover_of_its_node() {
     let store = store(&net, &url_of_cluster(&cluster), "one").await;
     let slot = Cluster::slot_of("app:door");
     let to = (cluster.owner(slot) + 1) % 3;
-    cluster.begin_move(slot, to);
+    assert!(cluster.begin_move(slot, to));
     acquired(&store).await;
     cluster.move_keys(slot, usize::MAX);
     acquired(&store).await;

@@ -28,6 +28,11 @@ use crate::{domain::Name, engine::simulation::trace::Trace};
 /// How long clients reach only the stale sentinel after all their connections were cut.
 const LONGER: Duration = Duration::from_secs(3);
 
+/// The longest time for which clients reach only an isolated primary, in milliseconds, and the part
+/// of this time before a replica is promoted.
+const LONGEST_PARTING: u64 = 9_000;
+const PROMOTED: u64 = 1_000;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FaultKind {
     Agreed,
@@ -91,6 +96,14 @@ impl ShardFault {
         self.server_faults.gossip() + Duration::from_millis(follows)
     }
 
+    /// Like [`left`](Self::left), for the failover of a primary that clients still reach. A client
+    /// that asks this primary and a late node about the topology uses the reply that comes first,
+    /// and learns of the failover only at its next refresh.
+    fn left_after_isolation(&self) -> Duration {
+        let next_refresh = if self.server_faults.late { 5 } else { 0 };
+        self.left() + Duration::from_secs(next_refresh)
+    }
+
     /// Returns the names on this shard.
     pub(super) fn names(&self) -> Vec<Name> {
         let is_here = |name: &&Name| self.site.shard_of(name) == self.shards[0];
@@ -123,11 +136,12 @@ impl ShardFault {
             self.judge.fails_over(name, self.server_faults.gossip().max(serves));
             // If a renewal reached, or later reaches, only the old primary, the lease at the new
             // primary may end before the client reaches the new primary. A paused client reaches it
-            // later.
+            // later, and so does a client that another fault cuts off from this primary.
             let left = Duration::from_millis(lasts.unsigned_abs());
             let shorter = lasts < lasted || self.book.is_some();
             let pause = if self.server_faults.pauses { LONGEST_PAUSE } else { 0 };
-            let reached = self.left() + Duration::from_millis(pause);
+            let cut_off = if self.server_faults.parted { LONGEST_PARTING } else { 0 };
+            let reached = self.left() + Duration::from_millis(pause.max(cut_off));
             let reached = if shorter { reached + serves } else { reached };
             let may_be_late = shorter || !serves.is_zero();
             if known.is_some() && may_be_late && left < reached {
@@ -216,7 +230,7 @@ impl ShardFault {
         self.misses_renewals(missed);
         old.isolate();
         sleep(missed).await;
-        self.promote(self.left());
+        self.promote(self.left_after_isolation());
         sleep(self.millis(10_000)).await;
         self.log(|| format!("{} is among others again", old.address()));
         old.rejoin();
@@ -225,14 +239,15 @@ impl ShardFault {
     /// Cuts the primary and some clients off from all other servers. These clients reach only this
     /// primary.
     pub(super) async fn parted(&self, peers: &[Arc<Peer>]) {
-        let (old, time) = (self.primary(), self.millis(8_000));
+        let (old, time) = (self.primary(), self.millis(LONGEST_PARTING - PROMOTED));
         let address = old.address();
         old.isolate();
-        self.judge.fault(time + self.left());
-        self.names().iter().for_each(|name| self.judge.forgets(name, time + self.left()));
+        let lasts = time + self.left_after_isolation();
+        self.judge.fault(lasts);
+        self.names().iter().for_each(|name| self.judge.forgets(name, lasts));
         self.set_reach(peers, |it| *it != address, Reach::Silent, Cut::Silence);
-        sleep(self.millis(1_000)).await;
-        self.promote(time + self.left());
+        sleep(self.millis(PROMOTED)).await;
+        self.promote(lasts);
         sleep(time).await;
         self.set_reach(peers, |it| *it != address, Reach::Open, Cut::Silence);
         old.rejoin();
@@ -349,8 +364,10 @@ impl ShardFault {
             cluster.nodes().iter().position(|it| it.address() == self.site.primary(to).address());
         let Some(to) = to else { return };
         let (first, then) = (self.millis(3_000), self.millis(300));
+        if !cluster.begin_move(slot, to) {
+            return;
+        }
         self.log(|| format!("{name} goes to {}", cluster.addresses()[to]));
-        cluster.begin_move(slot, to);
         // While no key has moved, no client notices the move.
         sleep(first).await;
         self.judge.moves(name, then);

@@ -84,11 +84,15 @@ impl Site {
     }
 
     /// Returns the owners that hold a name, and the remaining lease in milliseconds. If the name is
-    /// free, the lease is -2. While the slot of the name moves, its key may be at either shard.
+    /// free, the lease is -2. While the slot of the name moves, its key may be at either shard. The
+    /// third shard may have an old key, if a failover has lost the removal of this key.
     pub(super) fn state(&self, name: &Name) -> (BTreeSet<String>, i64) {
-        let there = |it: Twin| Some((it.hash(name.as_str())?, it.pttl(name.as_str())));
-        let known = there(self.of(name)).or_else(|| match self {
-            Self::Nodes(..) => self.masters().into_iter().find_map(there),
+        let there = |it: &Twin| Some((it.hash(name.as_str())?, it.pttl(name.as_str())));
+        let known = there(&self.of(name)).or_else(|| match self {
+            Self::Nodes(_, cluster, _) => {
+                let importer = cluster.importer(Cluster::slot_of(name.as_str()))?;
+                there(&cluster.nodes()[importer])
+            }
             Self::One(_) | Self::Watched(..) => None,
         });
         known.map_or((BTreeSet::new(), -2), |(fields, lasts)| (fields.into_keys().collect(), lasts))
