@@ -2,9 +2,14 @@
 //!
 //! A [`Cluster`] knows the latest state. Each node knows only the changes that have reached it. A
 //! change arrives at a node after the delay of the [`gossip`](Cluster::gossip). A node that is
-//! stopped, dead or isolated receives the change as soon as it can.
+//! stopped, dead or isolated receives the change when it is back. For example, a killed primary that
+//! restarts knows at once whether it was replaced. A real primary waits two seconds before it serves
+//! again.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
@@ -136,12 +141,16 @@ impl Cluster {
     /// Begins to migrate a slot to the primary with the index `to`. Returns false if this primary
     /// does not know yet that it has lost the slot. Then nothing changes, because Redis refuses the
     /// migration.
+    ///
+    /// Deletes the keys that this primary still has in the slot. Such keys are old: a failover has
+    /// lost their deletion when the slot left the primary. Redis keeps them.
     #[must_use]
     pub fn begin_move(&self, slot: u16, to: usize) -> bool {
         let from = self.owner(slot);
         if self.at(to, |it| it.map.owners.of(slot) == it.me) == Some(true) {
             return false;
         }
+        self.0.nodes[to].core().drop_keys(|it| it == slot);
         self.at(to, |it| it.importing.insert(slot, from));
         self.at(from, |it| it.migrating.insert(slot, to));
         true
@@ -199,12 +208,13 @@ impl Cluster {
         let delays: Vec<_> = self.0.nodes.iter().map(|_| truth.draw()).collect();
         drop(truth);
         for (at, delay) in delays.into_iter().enumerate() {
-            let is_near = at == origin || delay.is_zero();
             let node = &self.0.nodes[at];
-            if is_near && node.core().faults.is_among_others() {
+            let is_among_others = node.core().faults.is_among_others();
+            if is_among_others && (at == origin || delay.is_zero()) {
                 self.teach(at, &map);
                 continue;
             }
+            let delay = if is_among_others { delay } else { Duration::ZERO };
             let (cluster, map) = (self.clone(), Arc::clone(&map));
             tokio::spawn(async move {
                 sleep(delay).await;
@@ -234,7 +244,7 @@ impl Cluster {
 }
 
 impl Truth {
-    fn draw(&mut self) -> std::time::Duration {
+    fn draw(&mut self) -> Duration {
         self.gossip.draw(&mut self.random)
     }
 }

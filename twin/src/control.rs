@@ -47,6 +47,11 @@ impl Twin {
         replica::follow_again(&self.shared);
     }
 
+    /// Returns how many connected replicas have received all data of this primary.
+    pub fn online_replicas(&self) -> usize {
+        self.core().followers().iter().filter(|it| it.is_online).count()
+    }
+
     /// Cuts the server off from all other servers. Its clients still reach it.
     pub fn isolate(&self) {
         self.core().faults.isolated = true;

@@ -52,6 +52,19 @@ async fn promoted_replica_lacks_writes_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn restarted_primary_knows_that_it_was_replaced() {
+    let (cluster, slot) = cluster(1, Delay::None);
+    let old = cluster.owner(slot);
+    cluster.gossip(Delay::Fixed(ms(30)));
+    cluster.nodes()[old].kill();
+    let new = cluster.fail_over(slot).unwrap();
+    sleep(ms(1)).await;
+    cluster.nodes()[old].restart();
+    let moved = speaker(&cluster, old).await.ask("GET k").await;
+    assert_eq!(moved, format!("-MOVED {slot} {} ", cluster.addresses()[new]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn sharded_subscriber_is_unsubscribed_when_its_slot_moves() {
     let (cluster, slot) = cluster(0, Delay::None);
     let (from, to) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);

@@ -241,7 +241,7 @@ impl Core {
         }
     }
 
-    fn drop_keys(&mut self, is_gone: impl Fn(u16) -> bool) {
+    pub(crate) fn drop_keys(&mut self, is_gone: impl Fn(u16) -> bool) {
         let now = self.now();
         let keys: Vec<_> = self.database(0).live(now).map(|(key, _)| key.clone()).collect();
         for key in keys.iter().filter(|key| is_gone(slot_of(key))) {

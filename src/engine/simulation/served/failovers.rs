@@ -142,7 +142,10 @@ impl Failovers {
         }
         busy.extend(shards);
         drop(busy);
+        let shard = shards[0];
+        let replicas = self.site.replicas(shard).len();
         Some(ShardFault {
+            lacks_replicas: self.site.primary(shard).online_replicas() < replicas,
             site: self.site.clone(),
             judge: Arc::clone(&self.judge),
             trace: Arc::clone(&self.trace),

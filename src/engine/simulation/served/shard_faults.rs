@@ -28,6 +28,9 @@ use crate::{domain::Name, engine::simulation::trace::Trace};
 /// How long clients reach only the stale sentinel after all their connections were cut.
 const LONGER: Duration = Duration::from_secs(3);
 
+/// The longest time between two refreshes of the topology, if nothing requests a refresh.
+const REFRESH: Duration = Duration::from_millis(6_250);
+
 /// The longest time for which clients reach only an isolated primary, in milliseconds, and the part
 /// of this time before a replica is promoted.
 const LONGEST_PARTING: u64 = 9_000;
@@ -63,6 +66,8 @@ pub(super) struct ShardFault {
     pub(super) chance: Mutex<Rng>,
     pub(super) shards: Vec<usize>,
     pub(super) busy: Arc<Mutex<BTreeSet<usize>>>,
+    /// Whether a replica did not have all data when the fault began.
+    pub(super) lacks_replicas: bool,
 }
 
 impl Drop for ShardFault {
@@ -96,12 +101,12 @@ impl ShardFault {
         self.server_faults.gossip() + Duration::from_millis(follows)
     }
 
-    /// Like [`left`](Self::left), for the failover of a primary that clients still reach. A client
-    /// that asks this primary and a late node about the topology uses the reply that comes first,
-    /// and learns of the failover only at its next refresh.
+    /// Like [`left`](Self::left), for the failover of a primary that clients still reach. Such a
+    /// client learns of the failover at its next refresh of the topology. If it asks this primary
+    /// and a late node, it uses the reply that comes first, and learns one refresh later.
     fn left_after_isolation(&self) -> Duration {
-        let next_refresh = if self.server_faults.late { 5 } else { 0 };
-        self.left() + Duration::from_secs(next_refresh)
+        let refreshes = if self.server_faults.late { 2 } else { 1 };
+        self.left() + REFRESH * refreshes
     }
 
     /// Returns the names on this shard.
@@ -142,10 +147,14 @@ impl ShardFault {
             let pause = if self.server_faults.pauses { LONGEST_PAUSE } else { 0 };
             let cut_off = if self.server_faults.parted { LONGEST_PARTING } else { 0 };
             let reached = self.left() + Duration::from_millis(pause.max(cut_off));
+            let reached = reached.max(serves);
             let reached = if shorter { reached + serves } else { reached };
             let may_be_late = shorter || !serves.is_zero();
             if known.is_some() && may_be_late && left < reached {
                 self.judge.may_expire(name, serves + left);
+            }
+            if self.lacks_replicas {
+                self.judge.may_expire(name, serves);
             }
             if known != held || !serves.is_zero() {
                 self.log(|| format!("{name} was {held:?} and is {known:?}"));
