@@ -142,6 +142,30 @@ async fn store_follows_a_moved_slot_and_a_failover_of_its_node() {
     assert!(cluster.nodes()[new].hash("app:door").is_some());
 }
 
+#[tokio::test(start_paused = true)]
+async fn client_does_not_ask_a_node_again_that_replied_moved() {
+    let net = Net::new(7);
+    let cluster = Cluster::start(&net, 3, 0, LAG);
+    let store = store(&net, &url_of_cluster(&cluster), "one").await;
+    let slot = Cluster::slot_of("app:door");
+    let old = cluster.owner(slot);
+    // The client has refreshed the topology, and rests.
+    sleep(Duration::from_secs(2)).await;
+    assert!(cluster.begin_move(slot, (old + 1) % 3));
+    cluster.finish_move(slot);
+    // The next request comes before the replies about the new topology.
+    cluster.nodes().iter().for_each(|node| node.delay(LAG, LAG));
+    let moved = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&moved);
+    cluster.nodes()[old].watch(move |it| {
+        *count.lock().unwrap() += u32::from(it.command().starts_with("EVAL"));
+    });
+    for _ in 0..2 {
+        acquired(&store).await;
+    }
+    assert_eq!(*moved.lock().unwrap(), 1);
+}
+
 /// The old primary runs on as a replica, where the client could subscribe again. But scripts on the
 /// new primary count only the subscribers of the new primary.
 #[tokio::test(start_paused = true)]

@@ -101,12 +101,12 @@ impl ShardFault {
         self.server_faults.gossip() + Duration::from_millis(follows)
     }
 
-    /// Like [`left`](Self::left), for the failover of a primary that clients still reach. Such a
-    /// client learns of the failover at its next refresh of the topology. If it asks this primary
-    /// and a late node, it uses the reply that comes first, and learns one refresh later.
+    /// Like [`left`](Self::left), for the failover of a primary that clients still reach. If a
+    /// client asks this primary and a late node about the topology, it uses the reply that comes
+    /// first, and learns of the failover one refresh later.
     fn left_after_isolation(&self) -> Duration {
-        let refreshes = if self.server_faults.late { 2 } else { 1 };
-        self.left() + REFRESH * refreshes
+        let later = if self.server_faults.late { REFRESH } else { Duration::ZERO };
+        self.left() + later
     }
 
     /// Returns the names on this shard.
@@ -129,6 +129,12 @@ impl ShardFault {
 
     /// Promotes another server. The old primary still serves its connected clients for `serves`.
     pub(super) fn promote(&self, serves: Duration) {
+        self.promote_slowly(serves, self.left());
+    }
+
+    /// Like [`promote`](Self::promote). `follows` is how long a client may take until it renews its
+    /// leases at the new primary.
+    fn promote_slowly(&self, serves: Duration, follows: Duration) {
         let (names, old) = (self.names(), self.primary());
         let before: Vec<_> = names.iter().map(|name| self.state(&old, name)).collect();
         if !self.site.fail_over(self.shards[0]) {
@@ -146,8 +152,7 @@ impl ShardFault {
             let shorter = lasts < lasted || self.book.is_some();
             let pause = if self.server_faults.pauses { LONGEST_PAUSE } else { 0 };
             let cut_off = if self.server_faults.parted { LONGEST_PARTING } else { 0 };
-            let reached = self.left() + Duration::from_millis(pause.max(cut_off));
-            let reached = reached.max(serves);
+            let reached = follows + Duration::from_millis(pause.max(cut_off));
             let reached = if shorter { reached + serves } else { reached };
             let may_be_late = shorter || !serves.is_zero();
             if known.is_some() && may_be_late && left < reached {
@@ -239,7 +244,7 @@ impl ShardFault {
         self.misses_renewals(missed);
         old.isolate();
         sleep(missed).await;
-        self.promote(self.left_after_isolation());
+        self.promote_slowly(self.left_after_isolation(), self.left_after_isolation() + REFRESH);
         sleep(self.millis(10_000)).await;
         self.log(|| format!("{} is among others again", old.address()));
         old.rejoin();
@@ -256,7 +261,7 @@ impl ShardFault {
         self.names().iter().for_each(|name| self.judge.forgets(name, lasts));
         self.set_reach(peers, |it| *it != address, Reach::Silent, Cut::Silence);
         sleep(self.millis(PROMOTED)).await;
-        self.promote(lasts);
+        self.promote_slowly(lasts, lasts + REFRESH);
         sleep(time).await;
         self.set_reach(peers, |it| *it != address, Reach::Open, Cut::Silence);
         old.rejoin();

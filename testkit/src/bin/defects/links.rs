@@ -347,7 +347,9 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::SimulationFrom("run_cluster", 2_490),
+        Finder::Unit(
+            "store::redis::simulated::client_does_not_ask_a_node_again_that_replied_moved",
+        ),
         Defect {
             says: "MOVED is not noted",
             edits: &[Edit {
