@@ -320,9 +320,12 @@ mod tests {
         std::thread::sleep(Duration::from_millis(300));
         link.cut();
         assert!(asked.await.is_ok());
-        while watcher.seen() != (1, 1) {
-            yield_now().await;
-        }
+        let ended = async {
+            while watcher.seen() != (1, 1) {
+                yield_now().await;
+            }
+        };
+        timeout_at(Instant::now() + Duration::from_secs(5), ended).await.unwrap();
     }
 
     #[test]
